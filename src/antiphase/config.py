@@ -1,0 +1,140 @@
+"""Configs as data: dataclass <-> plain values, pixel budgets written "4/255", and the fingerprint of a config.
+
+Nothing here imports torch, so a bad value is refused before the slow imports begin.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+T = TypeVar("T")
+
+
+class InputError(ValueError):
+    """Something the user gave cannot be used. The message is one sentence: the value, the rule and, if short, the fix."""
+
+
+class Budget(float):
+    """A perturbation size in pixel units ([0,1]); `Budget("4/255")` reads the usual notation."""
+
+    def __new__(cls, value: str | float) -> Budget:
+        try:
+            if isinstance(value, str) and "/" in value:
+                over, under = value.split("/")
+                number = float(over) / float(under)
+            else:
+                number = float(value)
+        except (ValueError, ZeroDivisionError):
+            raise InputError(f"{value!r} is not a budget: write a number such as 0.03 or a fraction such as 4/255") from None
+        if not 0 <= number < float("inf"):  # NaN fails both comparisons
+            raise InputError(f"a budget is a finite number >= 0, got {value!r}")
+        return super().__new__(cls, number)
+
+    def __str__(self) -> str:
+        """In 255ths where that is short ("0.5/255"), else as a number."""
+        if not self:
+            return "0"
+        in_255ths = float(self) * 255
+        short = f"{in_255ths:.6g}"
+        return f"{short}/255" if len(short) <= 5 else f"{float(self):.6g}"
+
+
+def to_plain(value: Any) -> Any:
+    """Dataclasses become mappings tagged with their class name under "kind", tuples lists, paths strings."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        plain = {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"kind": type(value).__name__, **plain}
+    if isinstance(value, Mapping):
+        return {str(k): to_plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(v) for v in value]
+    if isinstance(value, Path):
+        return str(value)
+    return float(value) if isinstance(value, Budget) else value
+
+
+def from_plain(kind: type[T], plain: Any, where: str = "config") -> T:
+    """The inverse of `to_plain` for the type `kind`; unknown keys and misfits are refused by name."""
+    value: T = _read(kind, plain, where)
+    return value
+
+
+def _read(hint: Any, plain: Any, where: str) -> Any:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return _read(args[0], plain, where)
+    if origin in (typing.Union, types.UnionType):
+        return _read_union(args, plain, where)
+    if origin is typing.Literal:
+        if plain not in args:
+            raise InputError(f"{where} is {plain!r}; it takes {', '.join(map(str, args))}")
+        return plain
+    if origin is tuple and isinstance(plain, list | tuple):
+        return tuple(_read(args[0], v, f"{where}[{i}]") for i, v in enumerate(plain))
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type) and isinstance(plain, Mapping):
+        return _read_dataclass(hint, plain, where)
+    if hint is Budget and isinstance(plain, int | float | str):
+        return Budget(plain)
+    if hint is Path and isinstance(plain, str):
+        return Path(plain)
+    if hint is float and isinstance(plain, int | float) and not isinstance(plain, bool):
+        return float(plain)
+    if isinstance(hint, type) and isinstance(plain, hint) and (hint is bool or not isinstance(plain, bool)):
+        return plain
+    raise InputError(f"{where} is {plain!r}, which is not a {getattr(hint, '__name__', hint)}")
+
+
+def _read_union(members: tuple[Any, ...], plain: Any, where: str) -> Any:
+    if plain is None and type(None) in members:
+        return None
+    if isinstance(plain, Mapping) and "kind" in plain:  # a tagged dataclass picks its own member
+        named = [m for m in members if getattr(m, "__name__", None) == plain["kind"]]
+        if not named:
+            kinds = ", ".join(m.__name__ for m in members if dataclasses.is_dataclass(m) and isinstance(m, type))
+            raise InputError(f"{where} has kind {plain['kind']!r}; it takes {kinds}")
+        return _read(named[0], plain, where)
+    for member in members:
+        try:
+            return _read(member, plain, where)
+        except InputError:
+            continue
+    raise InputError(f"{where} is {plain!r}, which fits none of {', '.join(getattr(m, '__name__', str(m)) for m in members)}")
+
+
+def _read_dataclass(hint: type[Any], plain: Mapping[str, Any], where: str) -> Any:
+    hints = typing.get_type_hints(hint, include_extras=True)
+    names = {f.name for f in dataclasses.fields(hint)}
+    unknown = set(plain) - names - {"kind"}
+    if unknown:
+        raise InputError(f"{where} has no field {sorted(unknown)[0]!r}; it takes {', '.join(sorted(names))}")
+    return hint(**{k: _read(hints[k], v, f"{where}.{k}") for k, v in plain.items() if k != "kind"})
+
+
+def load_yaml(kind: type[T], path: Path) -> T:
+    """A config from a YAML (or JSON) file."""
+    try:
+        plain = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise InputError(f"cannot read the config {path}: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    return from_plain(kind, plain, where=path.name)
+
+
+def dump_yaml(value: Any) -> str:
+    return yaml.safe_dump(to_plain(value), sort_keys=False)
+
+
+def fingerprint(value: Any) -> str:
+    """Twelve hex digits that change when any value in the config changes, and only then."""
+    canonical = json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:12]

@@ -1,0 +1,38 @@
+"""What a person sees while something runs. Progress goes to stderr, so stdout stays clean for results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+stderr = Console(stderr=True, highlight=False)
+stdout = Console(highlight=False)
+
+
+@contextmanager
+def progress(label: str, total: int, done: int = 0) -> Iterator[Callable[[int, str], None]]:
+    """A bar with the time left; yields `advance(steps, note)`. Silent when stderr is not a terminal."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
+        task = bar.add_task(label, total=total, completed=done, note="")
+
+        def advance(steps: int = 1, note: str = "") -> None:
+            bar.update(task, advance=steps, note=note)
+
+        yield advance
+
+
+def say(text: str) -> None:
+    """One plain line for the person at the terminal."""
+    stderr.print(text, markup=False, soft_wrap=True)

@@ -1,0 +1,50 @@
+"""Decode once: small sets become one uint8 array on disk, mapped afterwards and checked against its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphase import console, files
+
+CACHE_LIMIT = 2 * 2**30  # bytes decoded; above this a set streams from its files instead
+
+
+def cache_root() -> Path:
+    """$ANTIPHASE_CACHE, or antiphase/ in the user's cache folder."""
+    if given := os.environ.get("ANTIPHASE_CACHE"):
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "antiphase"
+
+
+def decoded(
+    key: str, shape: tuple[int, int, int, int], images: Callable[[], Iterator[NDArray[np.uint8]]], label: str
+) -> NDArray[np.uint8]:
+    """The decoded set for `key`, read-only; `images()` yields (C, H, W) arrays when it has to be made first.
+
+    Written image by image, so making it needs no more memory than one image.
+    """
+    name = hashlib.sha256(f"v1/{key}/{shape}".encode()).hexdigest()[:24]
+    path, note = cache_root() / f"{name}.npy", cache_root() / f"{name}.json"
+    if path.exists() and note.exists():
+        if files.read_json(note).get("sha256") == files.sha256(path):
+            return np.load(path, mmap_mode="r")  # type: ignore[no-any-return]
+        console.say(f"the cached copy of {label} at {path} is damaged: decoding it again")
+
+    def write(temporary: Path) -> None:
+        array = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape)
+        with console.progress(f"decoding {label}", total=shape[0]) as advance:
+            for i, image in enumerate(images()):
+                array[i] = image
+                if i % 100 == 99:
+                    advance(100, "")
+        array.flush()
+
+    files.write_whole(path, write)
+    files.write_json(note, {"sha256": files.sha256(path), "of": label, "shape": list(shape)})
+    return np.load(path, mmap_mode="r")  # type: ignore[no-any-return]

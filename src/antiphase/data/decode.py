@@ -1,0 +1,80 @@
+"""From encoded images to pixels: one decoder for every set, and the source that reads image files as they are needed."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+from torchvision.transforms import v2
+
+from antiphase.config import InputError
+from antiphase.data import cache
+from antiphase.data.imageset import ArraySource, PixelSource
+
+IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".ppm", ".tif", ".tiff"}
+
+
+def decode(encoded: bytes | Path, where: str, size: int | None = None) -> NDArray[np.uint8]:
+    """(3, H, W) RGB; with `size`, the short side is scaled to it (bilinear) and the centre square kept."""
+    try:
+        with Image.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as image:
+            rgb = image.convert("RGB")
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+        raise InputError(f"{where} cannot be decoded as an image ({error})") from None
+    if size is not None:
+        rgb = v2.functional.center_crop(v2.functional.resize(rgb, [size]), [size, size])
+    return np.ascontiguousarray(np.asarray(rgb).transpose(2, 0, 1))
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """Images decoded when asked for: memory does not grow with the number of images."""
+
+    paths: tuple[Path, ...]
+    size: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return 3, self.size, self.size
+
+    def decode(self, row: int) -> NDArray[np.uint8]:
+        return decode(self.paths[row], str(self.paths[row]), self.size)
+
+    def read(self, rows: NDArray[np.int64]) -> Tensor:
+        with ThreadPoolExecutor(max_workers=4) as pool:  # PIL lets go of the interpreter lock while it decodes
+            images = list(pool.map(self.decode, rows.tolist()))
+        return torch.from_numpy(np.stack(images)).to(torch.float32).div_(255)
+
+
+def file_pixels(paths: tuple[Path, ...], size: int, label: str) -> tuple[PixelSource, str]:
+    """A source for these files and the digest of what they are: decoded once if small, streamed if large.
+
+    The digest covers names and sizes (reading every byte of a large set would take longer than using it); the cache
+    looks at modification times too.
+    """
+    source = FileSource(paths, size)
+    stats = [path.stat() for path in paths]
+    content = _digest([f"{'/'.join(p.parts[-3:])} {s.st_size}" for p, s in zip(paths, stats)])
+    if len(paths) * 3 * size * size > cache.CACHE_LIMIT:
+        return source, content
+
+    def images() -> Iterator[NDArray[np.uint8]]:
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            for start in range(0, len(paths), 256):
+                yield from pool.map(source.decode, range(start, min(start + 256, len(paths))))
+
+    key = f"{content}/{_digest([str(s.st_mtime_ns) for s in stats])}"
+    return ArraySource(cache.decoded(key, (len(paths), 3, size, size), images, label)), content
+
+
+def _digest(lines: list[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

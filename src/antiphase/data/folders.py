@@ -1,0 +1,104 @@
+"""Images in folders: one folder a class, Tiny ImageNet's layout, and ImageNet's validation set in class folders."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+
+from antiphase.config import InputError
+from antiphase.data.decode import IMAGE_SUFFIXES, file_pixels
+from antiphase.data.imageset import ImageSet
+
+TEST_NAMES = ("test", "val", "validation")
+TEST_SHARE = 0.2  # of a folder that comes without a split of its own
+
+
+def load_folder(name: str, split: str, folder: Path, size: int) -> ImageSet:
+    """Class folders below `folder/train` and `folder/{test,val}`; without those, a fixed fifth by file name is the test split."""
+    if (folder / "train").is_dir() or any((folder / n).is_dir() for n in TEST_NAMES):
+        return from_class_folders(name, split, _split_folder(folder, split), size)
+    files = _by_class(folder)
+    files = {c: [p for p in paths if _is_test(p.relative_to(folder)) == (split == "test")] for c, paths in files.items()}
+    return _assemble(name, split, tuple(files), [(p, i) for i, c in enumerate(files) for p in files[c]], folder, size)
+
+
+def load_imagenet(split: str, folder: Path, size: int) -> ImageSet:
+    """Sorted WordNet ids are the usual 1,000 class indices; the names are the ones CLIP is prompted with."""
+    images = from_class_folders("imagenet", split, _split_folder(folder, split), size)
+    if images.classes != 1000:
+        return images
+    from open_clip import IMAGENET_CLASSNAMES
+
+    return ImageSet(**{**vars(images), "class_names": tuple(IMAGENET_CLASSNAMES)})
+
+
+def load_tiny_imagenet(split: str, folder: Path, size: int) -> ImageSet:
+    """train/<wnid>/images/*.JPEG, val/images/*.JPEG with val/val_annotations.txt; classes are the sorted wnids.txt."""
+    wnids = sorted(_required(folder / "wnids.txt", "the list of classes").read_text().split())
+    words = dict(line.split("\t", 1) for line in _required(folder / "words.txt", "the names of the classes").read_text().splitlines())
+    names = tuple(words.get(wnid, wnid).split(",")[0] for wnid in wnids)
+    index = {wnid: i for i, wnid in enumerate(wnids)}
+    if split == "train":
+        labelled = [(p, index[w]) for w in wnids for p in _images(folder / "train" / w / "images")]
+    else:
+        table = _required(folder / "val" / "val_annotations.txt", "the labels of the validation images")
+        labelled = []
+        for number, line in enumerate(table.read_text().splitlines(), start=1):
+            file, wnid, *_ = line.split("\t")
+            if wnid not in index:
+                raise InputError(f"{table}, line {number}: {wnid} is out of range, wnids.txt does not list it")
+            labelled.append((_required(folder / "val" / "images" / file, f"named by {table.name}"), index[wnid]))
+    return _assemble("tiny-imagenet", split, names, labelled, folder, size)
+
+
+def from_class_folders(name: str, split: str, folder: Path, size: int) -> ImageSet:
+    files = _by_class(folder)
+    return _assemble(name, split, tuple(files), [(p, i) for i, c in enumerate(files) for p in files[c]], folder, size)
+
+
+def _split_folder(folder: Path, split: str) -> Path:
+    for name in ("train",) if split == "train" else TEST_NAMES:
+        if (folder / name).is_dir():
+            return folder / name
+    raise InputError(f"{folder} has no {split} split: expected {folder / ('train' if split == 'train' else 'val')}")
+
+
+def _by_class(folder: Path) -> dict[str, list[Path]]:
+    classes = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    if not classes:
+        raise InputError(f"{folder} is empty: expected one folder of images for each class")
+    return {c.name: _images(c) for c in classes}
+
+
+def _images(folder: Path) -> list[Path]:
+    found = sorted(p for p in folder.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES) if folder.is_dir() else []
+    if not found:
+        raise InputError(f"{folder} is empty: expected image files in it")
+    return found
+
+
+def _is_test(path: Path) -> bool:
+    return hashlib.sha256(path.as_posix().encode()).digest()[0] < 256 * TEST_SHARE
+
+
+def _required(path: Path, what: str) -> Path:
+    if not path.is_file():
+        raise InputError(f"{path} is missing: it is {what}")
+    return path
+
+
+def _assemble(name: str, split: str, classes: tuple[str, ...], labelled: list[tuple[Path, int]], folder: Path, size: int) -> ImageSet:
+    if not labelled:
+        raise InputError(f"{folder} leaves no image for the {split} split")
+    source, content = file_pixels(tuple(p for p, _ in labelled), size, f"{name} {split}")
+    return ImageSet(
+        name=name,
+        split=split,
+        class_names=classes,
+        labels=np.array([label for _, label in labelled], dtype=np.int64),
+        ids=np.arange(len(labelled)),
+        source=source,
+        content=content,
+    )

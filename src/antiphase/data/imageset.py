@@ -1,0 +1,128 @@
+"""ImageSet: pixels in [0,1], labels, class names, and ids that stay with an image through every subset.
+
+n images, C channels, H x W pixels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphase.config import InputError
+
+
+class PixelSource(Protocol):
+    """Where pixels come from; rows are positions in the whole set."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]: ...  # (C, H, W)
+
+    def read(self, rows: NDArray[np.int64]) -> Tensor: ...  # (len(rows), C, H, W) float32 in [0,1]
+
+
+@dataclass(frozen=True)
+class ArraySource:
+    """Whole numbers 0..levels in one array, possibly mapped from disk and read row by row."""
+
+    array: NDArray[np.uint8]  # (n, C, H, W)
+    levels: int = 255
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        _, c, h, w = self.array.shape
+        return c, h, w
+
+    def read(self, rows: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(self.array[rows]).to(torch.float32).div_(self.levels)
+
+
+class Batch(NamedTuple):
+    pixels: Tensor  # (B, C, H, W) float32 in [0,1]
+    labels: Tensor  # (B,) int64
+    ids: NDArray[np.int64]  # (B,) positions in the whole split: the keys of the examples' random streams
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """One split of one data set, or a subset of it. Train and test are separate objects and never joined."""
+
+    name: str
+    split: str  # "train" or "test"
+    class_names: tuple[str, ...]
+    labels: NDArray[np.int64]  # (n,)
+    ids: NDArray[np.int64]  # (n,) positions in the whole split
+    source: PixelSource
+    content: str  # digest of what the pixels were read from
+    categories: tuple[frozenset[int], ...] | None = None  # every label of each image, where an image has several
+
+    def __post_init__(self) -> None:
+        if not len(self.labels):
+            raise InputError(f"the {self.split} split of {self.name} is empty")
+        if len(self.labels) != len(self.ids):
+            raise InputError(f"{self.name}: {len(self.labels)} labels for {len(self.ids)} images")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.source.shape
+
+    @property
+    def classes(self) -> int:
+        return len(self.class_names)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the source, the choice of images or any label."""
+        digest = hashlib.sha256(f"{self.name}/{self.split}/{self.shape}/{self.content}".encode())
+        digest.update(self.ids.tobytes())
+        digest.update(self.labels.tobytes())
+        return digest.hexdigest()[:16]
+
+    def subset(self, n: int | None, seed: int = 0) -> ImageSet:
+        """n images, as evenly over the classes as they come; a larger subset of the same seed contains a smaller one."""
+        if n is None or n == len(self):
+            return self
+        if not 0 < n <= len(self):
+            raise InputError(f"the {self.split} split of {self.name} holds {len(self)} images: cannot take {n} of them")
+        shuffled = np.random.default_rng([seed, 0]).permutation(len(self))
+        order = shuffled[np.argsort(self.labels[shuffled], kind="stable")]  # class by class, shuffled inside each
+        starts = np.searchsorted(self.labels[order], self.labels[order])
+        place = np.arange(len(self)) - starts  # how many of its own class come before it
+        turn = np.random.default_rng([seed, 1]).permutation(self.classes)[self.labels[order]]
+        chosen = np.sort(order[np.lexsort((turn, place))[:n]])  # first of every class, then second of every class, ...
+        return self._take(chosen)
+
+    def _take(self, rows: NDArray[np.int64]) -> ImageSet:
+        categories = None if self.categories is None else tuple(self.categories[i] for i in rows)
+        return replace(self, labels=self.labels[rows], ids=self.ids[rows], categories=categories)
+
+    def batch(self, rows: NDArray[np.int64]) -> Batch:
+        """The images at these positions of this (sub)set."""
+        ids = self.ids[rows]
+        return Batch(self.source.read(ids), torch.from_numpy(self.labels[rows]), ids)
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        for start in range(0, len(self), size):
+            yield self.batch(np.arange(start, min(start + size, len(self))))
+
+    @property
+    def all(self) -> Batch:
+        """Everything at once; meant for subsets."""
+        return self.batch(np.arange(len(self)))
+
+
+def checked_labels(labels: NDArray[np.int64], classes: int, where: str) -> NDArray[np.int64]:
+    """Labels as given, if every one of them names a class."""
+    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
+    if len(wrong):
+        raise InputError(f"{where}: label {labels[wrong[0]]} in row {wrong[0]} is out of range for {classes} classes")
+    return labels.astype(np.int64)

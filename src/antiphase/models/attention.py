@@ -1,0 +1,128 @@
+"""Attention maps, lambda and the differential layer: the only file that knows lambda.
+
+B batch, N tokens, D width, h differential heads, d = D / 2h
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from timm.layers import Attention as TimmAttention
+from timm.layers import DiffAttention as TimmDiffAttention
+from timm.layers.attention import maybe_add_mask, resolve_self_attn_mask
+from torch import Tensor, nn
+
+from antiphase.models.config import Differential
+
+
+class Branches(NamedTuple):
+    """What an attention layer looks at: its maps, their weight and the values they mix."""
+
+    signal: Tensor  # A1, or the only map of a softmax layer: (B, h, N, N)
+    noise: Tensor | None  # A2: (B, h, N, N); None for a softmax layer
+    lam: Tensor  # lambda, a scalar; 0 for a softmax layer
+    values: Tensor  # V: (B, h, N, 2d)
+
+    @property
+    def combined(self) -> Tensor:
+        """A1 - lambda A2: the map that is applied to the values."""
+        return self.signal if self.noise is None else self.signal - self.lam * self.noise
+
+
+def attention_maps(q: Tensor, k: Tensor, mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+    """softmax(QK'/sqrt(d)), rows sum to one. q, k: (..., N, d) -> (..., N, N)"""
+    scores = (q * q.shape[-1] ** -0.5) @ k.mT
+    return maybe_add_mask(scores, resolve_self_attn_mask(q.shape[-2], scores, mask, is_causal=is_causal)).softmax(dim=-1)
+
+
+class DifferentialAttention(TimmDiffAttention):
+    """timm's differential attention with lambda learned or fixed, and its norm and gain open to choice.
+
+    DA(X) = gain * norm((A1 - lambda A2) V) W_o,  lambda = exp(lq1.lk1) - exp(lq2.lk2) + lambda_init
+    """
+
+    def __init__(
+        self, width: int, diff_heads: int, *, lambda_init: float, learned: bool, head_norm: bool, gain: float, bias: bool = True
+    ) -> None:
+        super().__init__(width, num_heads=diff_heads, qkv_bias=bias)
+        self.lambda_init, self.learned, self.gain = lambda_init, learned, gain
+        if not learned:
+            self.lambda_q1 = self.lambda_k1 = self.lambda_q2 = self.lambda_k2 = None
+        if not head_norm:
+            self.sub_norm = nn.Identity()
+
+    @classmethod
+    def replacing(cls, softmax: TimmAttention, value: Differential, diff_heads: int, layer: int, depth: int) -> DifferentialAttention:
+        """The differential twin of a softmax layer: the same projections, read as two maps a head."""
+        twin = cls(
+            softmax.qkv.in_features,
+            diff_heads,
+            lambda_init=value.init_at(layer, depth),
+            learned=value.learned,
+            head_norm=value.head_norm == "rms",
+            gain=value.gain_at(layer, depth),
+        )
+        twin.qkv, twin.proj = softmax.qkv, softmax.proj
+        return twin
+
+    def _compute_lambda(self) -> Tensor:
+        if self.learned:
+            learned: Tensor = super()._compute_lambda()
+            return learned
+        return torch.full((), self.lambda_init, device=self.qkv.weight.device)
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+        q, k, v = project(self, x)
+        lam = self._compute_lambda().to(x.dtype)
+        if self.fused_attn and x.is_cuda:  # two flash calls; on a CPU the explicit maps are faster
+            first, second = (
+                F.scaled_dot_product_attention(q[:, :, i], k[:, :, i], v, attn_mask=attn_mask, is_causal=is_causal) for i in (0, 1)
+            )
+            mixed = first - lam * second
+        else:
+            signal, noise = attention_maps(q, k, attn_mask, is_causal).unbind(2)
+            mixed = (signal - lam * noise) @ v  # (B, h, N, 2d)
+        return self.finish(mixed)
+
+    def finish(self, mixed: Tensor) -> Tensor:
+        """From the mixed values (B, h, N, 2d) to the layer's output (B, N, D): norm a head, gain, projection."""
+        if isinstance(self.sub_norm, nn.Identity):
+            normed = mixed * self.gain
+        else:  # the gain is folded into the norm's weight: one pass over the data fewer
+            normed = F.rms_norm(mixed, mixed.shape[-1:], self.sub_norm.weight * self.gain, self.sub_norm.eps)
+        out: Tensor = self.proj(normed.transpose(1, 2).flatten(2))
+        return out
+
+
+def project(module: TimmDiffAttention, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries and keys (B, h, 2, N, d), values (B, h, N, 2d); maps 2i and 2i+1 belong to differential head i."""
+    batch, tokens, _ = x.shape
+    heads, d = module.num_heads, module.head_dim
+    q, k, v = module.qkv(x).chunk(3, dim=-1)
+    q, k = (t.reshape(batch, tokens, heads, 2, d).permute(0, 2, 3, 1, 4) for t in (q, k))
+    return module.q_norm(q), module.k_norm(k), v.reshape(batch, tokens, heads, 2 * d).transpose(1, 2)
+
+
+def branches(module: nn.Module, x: Tensor) -> Branches:
+    """The maps of an attention layer for its input x: (B, N, D), by the explicit path."""
+    if isinstance(module, TimmDiffAttention):
+        q, k, v = project(module, x)
+        signal, noise = attention_maps(q, k).unbind(2)
+        return Branches(signal, noise, module._compute_lambda().to(x.dtype), v)
+    if isinstance(module, TimmAttention):
+        batch, tokens, _ = x.shape
+        q, k, v = module.qkv(x).view(batch, tokens, 3, module.num_heads, -1).permute(2, 0, 3, 1, 4)
+        return Branches(attention_maps(module.q_norm(q), module.k_norm(k)), None, torch.zeros((), dtype=x.dtype, device=x.device), v)
+    raise TypeError(f"no attention maps are known for a {type(module).__name__}")
+
+
+def is_attention(module: nn.Module) -> bool:
+    return isinstance(module, TimmAttention | TimmDiffAttention)
+
+
+def lambdas(model: nn.Module) -> dict[str, float]:
+    """lambda of every differential layer, by the layer's name."""
+    with torch.no_grad():
+        return {n: m._compute_lambda().item() for n, m in model.named_modules() if isinstance(m, TimmDiffAttention)}

@@ -1,0 +1,138 @@
+"""What a ViT is, as values. ViT and DiffViT are one `ViTConfig`; the attention of each layer is `Softmax` or `Differential`.
+
+No torch here: a config can be read, checked and written before anything heavy is imported.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from antiphase.config import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """lambda_init(l) = a - b exp(-c (l + index_base)) for layers l = 0, 1, ... (Differential Transformer; DiffCLIP*).
+
+    index_base 0 starts at 0.2 (Microsoft's code, timm), 1 at 0.356 (DiffCLIP's formula).
+    """
+
+    a: float = 0.8
+    b: float = 0.6
+    c: float = 0.3
+    index_base: int = 0
+
+    def at(self, layer: int) -> float:
+        return self.a - self.b * math.exp(-self.c * (layer + self.index_base))
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """Standard attention: one map, softmax(QK'/sqrt(d)) V."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Differential:
+    """(A1 - lambda A2) V, then a norm per head and a fixed gain.
+
+    With `learned=False, head_norm="none", out_scale="none"` it is the paper's bare formula and has no extra parameters.
+    """
+
+    lambda_init: float | tuple[float, ...] | Schedule = 0.8  # one for all layers, one each, or the schedule
+    learned: bool = True  # False: lambda is lambda_init, and there are no lambda parameters
+    head_norm: Literal["rms", "none"] = "rms"
+    out_scale: Literal["official", "fixed", "none"] = "official"  # gain 1 - lambda_init, 0.2, or 1
+
+    def __post_init__(self) -> None:
+        if self.out_scale == "official" and self.lambda_init == 1:
+            raise InputError(_degenerate("lambda_init=1"))
+        values = self.lambda_init if isinstance(self.lambda_init, tuple) else (self.lambda_init,)
+        if not values or not all(isinstance(v, Schedule) or math.isfinite(v) for v in values):
+            raise InputError(f"lambda_init={self.lambda_init} must be finite numbers")
+
+    def init_at(self, layer: int, depth: int) -> float:
+        """lambda_init of one layer of a model with `depth` layers."""
+        value = self.lambda_init
+        if isinstance(value, tuple):
+            if len(value) != depth:
+                raise InputError(f"lambda_init lists {len(value)} values for a model of depth {depth}: give one for each layer")
+            value = value[layer]
+        start = value.at(layer) if isinstance(value, Schedule) else value
+        if self.out_scale == "official" and start == 1:
+            raise InputError(_degenerate(f"lambda_init=1 in layer {layer}"))
+        return start
+
+    def gain_at(self, layer: int, depth: int) -> float:
+        """What the normed head output is multiplied by (M1.3)."""
+        if self.out_scale == "official":
+            return 1 - self.init_at(layer, depth)
+        return 0.2 if self.out_scale == "fixed" else 1.0
+
+
+def _degenerate(what: str) -> str:
+    return (
+        f"{what} with out_scale=official makes the attention output exactly zero (it is multiplied by 1 - lambda_init); "
+        "use out_scale=fixed or none"
+    )
+
+
+Attention = Softmax | Differential
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViTConfig:
+    """A vision transformer in timm's layout: class token, pre-norm blocks, no dropout. Defaults are the paper scale."""
+
+    patch: int = 4  # pixels
+    width: int = 192
+    depth: int = 1
+    heads: int = 6  # of a softmax layer
+    diff_heads: int | None = None  # of a differential layer, each with two maps; heads / 2 when not given
+    mlp_ratio: float = 4.0
+    attention: tuple[Attention, ...] = (Softmax(),)  # one for all layers, or one for each
+    init: Literal["official", "matched"] = "official"  # of differential blocks: DiffCLIP's, or the softmax twin's own weights
+    mean: float = 0.5  # pixels are normalised inside the model
+    std: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name in ("patch", "width", "depth", "heads"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name}={getattr(self, name)} must be at least 1")
+        if self.mlp_ratio <= 0 or self.std <= 0:
+            raise InputError(f"mlp_ratio={self.mlp_ratio} and std={self.std} must be greater than 0")
+        if len(self.attention) not in (1, self.depth):
+            raise InputError(f"attention lists {len(self.attention)} layers for a model of depth {self.depth}: give one, or one for each")
+        layers = self.layers
+        if any(isinstance(layer, Softmax) for layer in layers) and self.width % self.heads:
+            raise InputError(f"heads={self.heads} does not divide width={self.width}")
+        if self.is_differential:
+            if self.diff_heads is None and self.heads % 2:
+                raise InputError(f"heads={self.heads} is odd, and a differential head takes two: make it even or set diff_heads")
+            if self.effective_diff_heads < 1 or self.width % (2 * self.effective_diff_heads):
+                raise InputError(
+                    f"diff_heads={self.effective_diff_heads} does not fit width={self.width}: two maps a head need 2 x diff_heads to divide the width"
+                )
+        for i, layer in enumerate(layers):
+            if isinstance(layer, Differential):
+                layer.gain_at(i, self.depth)  # refuses a wrong list or a zero gain here rather than in the middle of a run
+
+    @property
+    def layers(self) -> tuple[Attention, ...]:
+        """The attention of every layer."""
+        return self.attention * self.depth if len(self.attention) == 1 else self.attention
+
+    @property
+    def is_differential(self) -> bool:
+        return any(isinstance(layer, Differential) for layer in self.layers)
+
+    @property
+    def effective_diff_heads(self) -> int:
+        return self.heads // 2 if self.diff_heads is None else self.diff_heads
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        kinds = {type(layer) for layer in self.layers}
+        return "mixed ViT" if len(kinds) > 1 else "DiffViT" if Differential in kinds else "ViT"

@@ -1,0 +1,118 @@
+"""Where and how things run: device, versions, random streams that belong to an example, models put to rest and woken.
+
+B batch, n the number of examples whose streams are drawn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from torch import nn
+
+from antiphase.config import InputError
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """`auto` takes CUDA, then Apple's MPS, then the CPU; a named device must exist."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError):
+        raise InputError(f"device {name!r} is not available here; use --device cpu or auto") from None
+
+
+def environment() -> dict[str, Any]:
+    """What a result may depend on besides its config. A different thread count changes float32 bits."""
+    packages = ("antiphase", "torch", "torchvision", "timm", "numpy")
+    return {
+        "python": platform.python_version(),
+        "versions": {name: metadata.version(name) for name in packages},
+        "threads": torch.get_num_threads(),
+        "machine": platform.machine(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+    }
+
+
+# ------------------------------------------------------------------------------------------------- random streams
+
+
+def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of SplitMix64: a bijection of 64 bits in which every input bit moves every output bit."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def _word(part: int | str) -> np.uint64:
+    if isinstance(part, str):
+        return np.uint64(int.from_bytes(hashlib.sha256(part.encode()).digest()[:8], "little"))
+    return np.uint64(part % 2**64)
+
+
+def bits(key: tuple[int | str, ...], ids: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.uint64]:
+    """(n, *shape) random words; row i depends on `key` and `ids[i]` alone, never on its neighbours or their number."""
+    with np.errstate(over="ignore"):
+        state = np.zeros(1, np.uint64)
+        for part in key:
+            state = _mix(state + _GOLDEN + _word(part))
+        rows = _mix(state + _GOLDEN + ids.astype(np.uint64) * _GOLDEN)  # (n,)
+        count = np.arange(1, int(np.prod(shape)) + 1, dtype=np.uint64)
+        return _mix(_mix(rows[:, None] + count * _GOLDEN)).reshape(len(ids), *shape)
+
+
+def uniform(key: tuple[int | str, ...], ids: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Uniform on [0,1), from the example's own stream. Drawn in float64: cast afterwards, so that every dtype agrees."""
+    return (bits(key, ids, shape) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def normal(key: tuple[int | str, ...], ids: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Standard normal, from the example's own stream."""
+    half_a_step = 2.0**-54  # keeps the argument inside (0,1)
+    draws: NDArray[np.float64] = ndtri(uniform(key, ids, shape) + half_a_step)
+    return draws
+
+
+def seed_word(*key: int | str) -> int:
+    """One non-negative 63-bit seed for a library that wants a single number."""
+    return int(bits(key, np.zeros(1, np.int64), (1,))[0, 0] >> np.uint64(1))
+
+
+@contextmanager
+def seeded(*key: int | str) -> Iterator[None]:
+    """torch's global generator under a key, for code that draws from it; put back afterwards."""
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(seed_word(*key))
+        yield
+
+
+# ------------------------------------------------------------------------------------------------- models at rest
+
+
+@contextmanager
+def frozen(model: nn.Module) -> Iterator[None]:
+    """Inside: eval mode and no parameter gradients. After: every submodule's mode and every flag as it was."""
+    modes = {module: module.training for module in model.modules()}
+    wanted = {parameter: parameter.requires_grad for parameter in model.parameters()}
+    model.eval()
+    for parameter in wanted:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+        for parameter, wants in wanted.items():
+            parameter.requires_grad_(wants)
+

@@ -1,0 +1,101 @@
+"""The four sizes at which anything here can be run. One definition; `--scale` means these numbers everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+ScaleName = Literal["smoke", "cpu", "desk", "paper"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """What a scale fixes; any single value can still be overridden by its own flag."""
+
+    purpose: str
+    data: str
+    train_images: int | None  # class-balanced subset of the training split; None: all of it
+    width: int
+    heads: int  # baseline (softmax) heads; a differential layer has half as many
+    patch: int
+    depths: tuple[int, ...]
+    epochs: int
+    seeds: int
+    eval_images: int | None  # class-balanced subset of the test split; None: all of it
+    pgd_steps: int
+    pgd_runs: int
+    lipschitz_draws: int  # M of L-sample
+    probes: int  # K of the forward-mode alignment estimator
+    accuracy_floor: float | None  # depth-1 test accuracy below which no verdict is given; None: no verdicts at all
+
+
+SCALES: dict[str, Scale] = {
+    "smoke": Scale(
+        purpose="tests, seconds",
+        data="digits",
+        train_images=None,
+        width=32,
+        heads=4,
+        patch=2,
+        depths=(1, 2),
+        epochs=8,
+        seeds=1,
+        eval_images=64,
+        pgd_steps=10,
+        pgd_runs=1,
+        lipschitz_draws=8,
+        probes=8,
+        accuracy_floor=None,
+    ),
+    "cpu": Scale(
+        purpose="a laptop evening: each study under an hour",
+        data="cifar10",
+        train_images=10_000,
+        width=96,
+        heads=4,
+        patch=4,
+        depths=(1, 2, 4),
+        epochs=15,
+        seeds=3,
+        eval_images=512,
+        pgd_steps=20,
+        pgd_runs=3,
+        lipschitz_draws=32,
+        probes=32,
+        accuracy_floor=0.40,
+    ),
+    "desk": Scale(
+        purpose="replication on 2 cores, resumable, tens of hours",
+        data="cifar10",
+        train_images=None,
+        width=128,
+        heads=4,
+        patch=4,
+        depths=(1, 2, 4, 8, 12),
+        epochs=12,
+        seeds=3,
+        eval_images=1_000,
+        pgd_steps=20,
+        pgd_runs=3,
+        lipschitz_draws=64,
+        probes=512,
+        accuracy_floor=0.50,
+    ),
+    "paper": Scale(
+        purpose="a GPU machine",
+        data="cifar10",
+        train_images=None,
+        width=192,
+        heads=6,
+        patch=4,
+        depths=(1, 2, 4, 8, 12),
+        epochs=100,
+        seeds=3,
+        eval_images=None,
+        pgd_steps=20,
+        pgd_runs=3,
+        lipschitz_draws=64,
+        probes=512,
+        accuracy_floor=0.55,
+    ),
+}
