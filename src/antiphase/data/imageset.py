@@ -99,9 +99,10 @@ class ImageSet:
         place = np.arange(len(self)) - starts  # how many of its own class come before it
         turn = np.random.default_rng([seed, 1]).permutation(self.classes)[self.labels[order]]
         chosen = np.sort(order[np.lexsort((turn, place))[:n]])  # first of every class, then second of every class, ...
-        return self._take(chosen)
+        return self.take(chosen)
 
-    def _take(self, rows: NDArray[np.int64]) -> ImageSet:
+    def take(self, rows: NDArray[np.int64]) -> ImageSet:
+        """The images at these positions, in this order."""
         categories = None if self.categories is None else tuple(self.categories[i] for i in rows)
         return replace(self, labels=self.labels[rows], ids=self.ids[rows], categories=categories)
 

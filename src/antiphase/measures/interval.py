@@ -9,13 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
+Z95 = 1.959963984540054  # two-sided 95 % of the normal distribution
+
+
+def wilson(p: float, n: float) -> tuple[float, float]:
+    """Wilson's 95 % interval for a rate p seen on n independent trials (n may be an effective number)."""
+    z2 = Z95**2
+    centre = (p + z2 / (2 * n)) / (1 + z2 / n)
+    half = Z95 / (1 + z2 / n) * (p * (1 - p) / n + z2 / (4 * n * n)) ** 0.5
+    return max(0.0, centre - half), min(1.0, centre + half)
+
 
 @dataclass(frozen=True)
 class Rate:
-    """hits of n, with the Wilson interval at 95 %. An empty denominator is undefined, not zero."""
+    """hits of n. `effective_n` is smaller than n where trials are not independent. An empty denominator is undefined, not zero."""
 
     hits: int
     n: int
+    effective_n: float
 
     @property
     def value(self) -> float | None:
@@ -23,19 +34,26 @@ class Rate:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        if not self.n:
-            return None
-        ci = binomtest(self.hits, self.n).proportion_ci(confidence_level=0.95, method="wilson")
-        return float(ci.low), float(ci.high)
+        return wilson(self.hits / self.n, self.effective_n) if self.n else None
 
     def plain(self) -> dict[str, Any]:
-        return {"value": self.value, "interval": None if self.interval is None else list(self.interval), "hits": self.hits, "n": self.n}
+        interval = None if self.interval is None else list(self.interval)
+        return {"value": self.value, "interval": interval, "hits": self.hits, "n": self.n}
 
 
-def rate(flags: NDArray[np.bool_], over: NDArray[np.bool_] | None = None) -> Rate:
-    """How often `flags` holds, over all examples or over those selected."""
-    chosen = flags if over is None else flags[over]
-    return Rate(int(chosen.sum()), len(chosen))
+def rate(flags: NDArray[np.bool_]) -> Rate:
+    """How often a flag holds. (n,) trials are independent; of (n, k) the k trials of one image stand or fall together.
+
+    For clusters the interval uses the number of independent trials that would give the variance between the n images.
+    """
+    if not flags.size:
+        return Rate(0, 0, 0)
+    hits, images = int(flags.sum()), len(flags)
+    if flags.ndim == 1:
+        return Rate(hits, images, images)
+    p, variance = flags.mean(), flags.mean(axis=1).var(ddof=1) / images if images > 1 else 0.0
+    effective = p * (1 - p) / variance if variance > 0 else images
+    return Rate(hits, flags.size, float(np.clip(effective, 1, flags.size)))
 
 
 def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> dict[str, Any]:
@@ -44,3 +62,12 @@ def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> dict[str, An
     differing = only_first + only_second
     p = float(binomtest(only_first, differing, 0.5).pvalue) if differing else 1.0
     return {"only_first": only_first, "only_second": only_second, "n": len(first), "p": p}
+
+
+def holm(ps: list[float]) -> list[float]:
+    """p-values adjusted for having looked at all of them (Holm)."""
+    adjusted, worst = [0.0] * len(ps), 0.0
+    for rank, i in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        worst = max(worst, min(1.0, (len(ps) - rank) * ps[i]))
+        adjusted[i] = worst
+    return adjusted

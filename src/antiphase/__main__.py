@@ -1,0 +1,3 @@
+from antiphase.cli import entry
+
+entry()

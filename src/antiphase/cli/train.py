@@ -1,0 +1,69 @@
+"""antiphase train"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from antiphase.cli.flags import DataFlags, at_least
+from antiphase.config import InputError
+from antiphase.models.config import ViTConfig
+from antiphase.scales import SCALES, ScaleName
+from antiphase.training.config import TrainConfig
+
+EXAMPLES = """\
+  antiphase train --out runs/vit
+  antiphase train --out runs/diffvit --attention differential --epochs 30
+  antiphase train --out runs/c10 --scale cpu --attention differential:lambda_init=0.5,out_scale=fixed
+  antiphase train --out runs/mixed --depth 2 --attention softmax differential"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    out: Path  # folder of the run; if it holds the beginning of this very run, training goes on from there
+    scale: ScaleName = "smoke"  # sizes of everything below, where a flag does not say otherwise
+    images: DataFlags = DataFlags()
+    train_images: int | None = None  # class-balanced subset of the training split; None: all of it
+    model: ViTConfig = ViTConfig()
+    training: TrainConfig = TrainConfig()
+    device: str = "auto"  # auto, cpu, cuda, cuda:1, mps
+    json: bool = False  # print the result as JSON on stdout
+
+    @classmethod
+    def defaults(cls, scale: str) -> Command:
+        s = SCALES[scale]
+        return cls(
+            out=tyro.MISSING,
+            scale=scale,  # type: ignore[arg-type]
+            images=DataFlags(data=s.data),
+            train_images=s.train_images,
+            model=ViTConfig(patch=s.patch, width=s.width, heads=s.heads, depth=s.depths[0]),
+            training=TrainConfig(epochs=s.epochs),
+        )
+
+    def __post_init__(self) -> None:
+        at_least(1, train_images=self.train_images)
+
+
+def run(command: Command) -> dict[str, Any]:
+    if command.out.is_file():
+        raise InputError(f"--out {command.out} is a file: name a folder")
+    from antiphase.runtime import pick_device
+    from antiphase.training.loop import train
+
+    device = pick_device(command.device)
+    train_set = command.images.load("train").subset(command.train_images, command.training.seed)
+    run = train(command.model, command.training, train_set, command.images.load("test"), command.out, device=device)
+    return {"run": str(run.folder), "title": run.config.title, "weights_sha256": run.weights_digest, "log": run.log}
+
+
+def show(result: dict[str, Any]) -> None:
+    last = result["log"][-1]
+    lam = ", ".join(f"{value:.3f}" for value in last["lambda"].values())
+    print(
+        f"{result['title']} in {result['run']}: {last['epoch']} epochs, loss {last['loss']:.4f}, train accuracy "
+        f"{100 * last['train_accuracy']:.1f} %, test accuracy {100 * last['test_accuracy']:.1f} %" + (f", lambda {lam}" if lam else "")
+    )

@@ -1,0 +1,1 @@
+"""Report: rows in, figures, tables and pages out; never runs a model."""

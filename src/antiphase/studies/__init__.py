@@ -1,0 +1,1 @@
+"""Studies: questions asked of trained runs; each result is a cell on disk."""
