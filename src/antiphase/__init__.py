@@ -1,1 +1,72 @@
+"""antiphase: what the subtraction in differential attention costs in robustness, and what it buys.
 
+The names below are imported when first used, so `import antiphase` is light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from antiphase.attacks import PGD, Linf, fgsm
+    from antiphase.attacks.engine import run as attack
+    from antiphase.data import load
+    from antiphase.measures.alignment import branch_alignment
+    from antiphase.measures.lipschitz import l_sample
+    from antiphase.measures.success import accuracy, success_rates
+    from antiphase.models import Differential, Schedule, Softmax, ViTConfig
+    from antiphase.models.checkpoint import Run
+    from antiphase.models.taps import taps
+    from antiphase.models.vit import build
+    from antiphase.training import TrainConfig
+    from antiphase.training.loop import train
+
+_HOME = {
+    "PGD": "attacks",
+    "Linf": "attacks",
+    "fgsm": "attacks",
+    "attack": "attacks.engine:run",
+    "load": "data",
+    "branch_alignment": "measures.alignment",
+    "l_sample": "measures.lipschitz",
+    "accuracy": "measures.success",
+    "success_rates": "measures.success",
+    "Differential": "models",
+    "Schedule": "models",
+    "Softmax": "models",
+    "ViTConfig": "models",
+    "Run": "models.checkpoint",
+    "taps": "models.taps",
+    "build": "models.vit",
+    "TrainConfig": "training",
+    "train": "training.loop",
+}
+
+__all__ = [
+    "PGD",
+    "Differential",
+    "Linf",
+    "Run",
+    "Schedule",
+    "Softmax",
+    "TrainConfig",
+    "ViTConfig",
+    "accuracy",
+    "attack",
+    "branch_alignment",
+    "build",
+    "fgsm",
+    "l_sample",
+    "load",
+    "success_rates",
+    "taps",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'antiphase' has no attribute {name!r}")
+    module, _, attribute = _HOME[name].partition(":")
+    return getattr(import_module(f"antiphase.{module}"), attribute or name)

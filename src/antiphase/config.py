@@ -34,7 +34,9 @@ class Budget(float):
             else:
                 number = float(value)
         except (ValueError, ZeroDivisionError):
-            raise InputError(f"{value!r} is not a budget: write a number such as 0.03 or a fraction such as 4/255") from None
+            raise InputError(
+                f"{value!r} is not a budget: write a number such as 0.03 or a fraction such as 4/255"
+            ) from None
         if not 0 <= number < float("inf"):  # NaN fails both comparisons
             raise InputError(f"a budget is a finite number >= 0, got {value!r}")
         return super().__new__(cls, number)
@@ -107,7 +109,9 @@ def _read_union(members: tuple[Any, ...], plain: Any, where: str) -> Any:
             return _read(member, plain, where)
         except InputError:
             continue
-    raise InputError(f"{where} is {plain!r}, which fits none of {', '.join(getattr(m, '__name__', str(m)) for m in members)}")
+    raise InputError(
+        f"{where} is {plain!r}, which fits none of {', '.join(getattr(m, '__name__', str(m)) for m in members)}"
+    )
 
 
 def _read_dataclass(hint: type[Any], plain: Mapping[str, Any], where: str) -> Any:

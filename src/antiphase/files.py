@@ -36,7 +36,10 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8") and None)
+    def write(temporary: Path) -> None:
+        temporary.write_text(text, encoding="utf-8")
+
+    write_whole(path, write)
 
 
 def write_json(path: Path, value: Any) -> None:

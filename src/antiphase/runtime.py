@@ -115,4 +115,3 @@ def frozen(model: nn.Module) -> Iterator[None]:
             module.training = mode
         for parameter, wants in wanted.items():
             parameter.requires_grad_(wants)
-

@@ -22,6 +22,7 @@ class Scale:
     epochs: int
     seeds: int
     eval_images: int | None  # class-balanced subset of the test split; None: all of it
+    eps: tuple[str, ...]  # Linf budgets on which success spans little to nearly all
     pgd_steps: int
     pgd_runs: int
     lipschitz_draws: int  # M of L-sample
@@ -29,7 +30,9 @@ class Scale:
     accuracy_floor: float | None  # depth-1 test accuracy below which no verdict is given; None: no verdicts at all
 
 
-SCALES: dict[str, Scale] = {
+PAPER_EPS = ("0.25/255", "0.5/255", "1/255", "2/255", "4/255")
+
+SCALES: dict[ScaleName, Scale] = {
     "smoke": Scale(
         purpose="tests, seconds",
         data="digits",
@@ -41,6 +44,7 @@ SCALES: dict[str, Scale] = {
         epochs=8,
         seeds=1,
         eval_images=64,
+        eps=("2/255", "4/255", "8/255", "16/255", "32/255"),
         pgd_steps=10,
         pgd_runs=1,
         lipschitz_draws=8,
@@ -58,6 +62,7 @@ SCALES: dict[str, Scale] = {
         epochs=15,
         seeds=3,
         eval_images=512,
+        eps=PAPER_EPS,
         pgd_steps=20,
         pgd_runs=3,
         lipschitz_draws=32,
@@ -75,6 +80,7 @@ SCALES: dict[str, Scale] = {
         epochs=12,
         seeds=3,
         eval_images=1_000,
+        eps=PAPER_EPS,
         pgd_steps=20,
         pgd_runs=3,
         lipschitz_draws=64,
@@ -92,6 +98,7 @@ SCALES: dict[str, Scale] = {
         epochs=100,
         seeds=3,
         eval_images=None,
+        eps=PAPER_EPS,
         pgd_steps=20,
         pgd_runs=3,
         lipschitz_draws=64,

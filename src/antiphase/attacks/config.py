@@ -29,7 +29,9 @@ class PGD:
         if self.step_size is not None and not 0 <= self.step_size < float("inf"):
             raise InputError(f"step_size={self.step_size} must be a finite number >= 0")
         if self.runs > 1 and not self.random_start:
-            raise InputError(f"runs={self.runs} without a random start would repeat the same run: set random_start or runs=1")
+            raise InputError(
+                f"runs={self.runs} without a random start would repeat the same run: set random_start or runs=1"
+            )
 
     @property
     def step(self) -> float:

@@ -58,7 +58,9 @@ def run(
     parts = []
     with runtime.frozen(classifier), console.progress(label, total=len(images)) as advance:
         for batch in images.batches(batch_size):
-            parts.append(_attack_batch(classifier, batch.pixels.to(device), batch.labels.to(device), batch.ids, attack, seed))
+            parts.append(
+                _attack_batch(classifier, batch.pixels.to(device), batch.labels.to(device), batch.ids, attack, seed)
+            )
             advance(len(batch.labels), "")
     return AttackResult(*(torch.cat(field, dim=1 if i == 4 else 0) for i, field in enumerate(zip(*parts))))
 
@@ -76,7 +78,9 @@ def _attack_batch(
         fresh = ~changed[:r].any(dim=0)
         found, steps = _pgd(classifier, x, y, clean, ids, attack, (seed, "start", r))
         changed[r] = steps >= 0
-        spent = torch.where(changed[r], steps, attack.steps)  # a forward reads success before each gradient, and once at the end
+        spent = torch.where(
+            changed[r], steps, attack.steps
+        )  # a forward reads success before each gradient, and once at the end
         forwards += spent + 1
         backwards += spent
         adversarial = torch.where((fresh & changed[r])[:, None, None, None], found, adversarial)
@@ -86,7 +90,13 @@ def _attack_batch(
 
 
 def _pgd(
-    classifier: nn.Module, x: Tensor, y: Tensor, clean: Tensor, ids: NDArray[np.int64], attack: PGD, key: tuple[int | str, ...]
+    classifier: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    clean: Tensor,
+    ids: NDArray[np.int64],
+    attack: PGD,
+    key: tuple[int | str, ...],
 ) -> tuple[Tensor, Tensor]:
     """One run: the pixels reached and, for each example, the step at which its prediction first changed (-1: never).
 

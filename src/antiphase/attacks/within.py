@@ -25,7 +25,9 @@ class Linf:
     def __post_init__(self) -> None:
         object.__setattr__(self, "eps", Budget(self.eps))
         if self.eps > 1:
-            raise InputError(f"eps={float(self.eps):g} is more than the whole pixel range: did you mean {float(self.eps):g}/255?")
+            raise InputError(
+                f"eps={float(self.eps):g} is more than the whole pixel range: did you mean {float(self.eps):g}/255?"
+            )
 
     def __str__(self) -> str:
         return f"Linf {Budget(self.eps)}"

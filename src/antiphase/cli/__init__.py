@@ -43,7 +43,11 @@ def main(argv: list[str]) -> int:
         from difflib import get_close_matches
 
         near = get_close_matches(name, COMMANDS, n=1)
-        print(f"antiphase: there is no command {name!r}" + (f": did you mean {near[0]!r}?" if near else "; see antiphase --help"), file=sys.stderr)
+        print(
+            f"antiphase: there is no command {name!r}"
+            + (f": did you mean {near[0]!r}?" if near else "; see antiphase --help"),
+            file=sys.stderr,
+        )
         return 2
     from antiphase.cli.dispatch import run_command
 

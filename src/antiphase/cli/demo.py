@@ -8,6 +8,7 @@ from typing import Any
 
 from antiphase.config import Budget
 from antiphase.models.config import Differential, Softmax, ViTConfig
+from antiphase.scales import ScaleName
 from antiphase.studies.config import CompareConfig
 from antiphase.training.config import TrainConfig
 
@@ -25,7 +26,7 @@ class Command:
     json: bool = False  # print the result as JSON on stdout
 
     @classmethod
-    def defaults(cls, scale: str) -> Command:
+    def defaults(cls, scale: ScaleName) -> Command:
         del scale  # the demo has one size: over 90 % test accuracy in well under three minutes
         return cls()
 
@@ -47,23 +48,13 @@ def run(command: Command) -> dict[str, Any]:
         console.say(f"{name}: {100 * run.log[-1]['test_accuracy']:.1f} % test accuracy after {training.epochs} epochs")
         runs.append(run)
     settings = CompareConfig(eps=GRID, steps=20, runs=3, draws=32, probes=64, measure_images=128, seed=command.seed)
-    result = compare(*runs, test_set, settings)
+    result = compare((runs[0], runs[1]), test_set, settings)
     files.write_json(command.out / "comparison.json", result)
     return result | {"page": str(write_report(result, command.out / "report"))}
 
 
 def show(result: dict[str, Any]) -> None:
-    from rich.table import Table
+    from antiphase.report.tables import show_comparison
 
-    from antiphase.console import stdout
-    from antiphase.report.findings import findings, with_interval
-
-    table = Table(title=f"predictions changed by PGD (asr_change), n = {result['data']['n']}, 95 % intervals", title_justify="left")
-    for column in ("eps", *(side["name"] for side in result["models"])):
-        table.add_column(column, justify="right")
-    for cells in zip(*(side["attacks"] for side in result["models"])):
-        table.add_row(str(Budget(cells[0]["eps"])), *(with_interval(cell["rates"]["asr_change"]) for cell in cells))
-    stdout.print(table)
-    for sentence in findings(result):
-        stdout.print(f"- {sentence}", markup=False)
+    show_comparison(result)
     print(f"\nThe whole story: {result['page']}")

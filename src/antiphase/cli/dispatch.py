@@ -12,7 +12,6 @@ import sys
 import typing
 import warnings
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -65,7 +64,7 @@ def parse(name: str, module: ModuleType, argv: list[str]) -> Any:
                 description=f"{COMMANDS[name]}\n\nexamples:\n{module.EXAMPLES}",
                 default=_defaults(module, argv),
                 args=argv,
-                config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff),
+                config=(tyro.conf.OmitArgPrefixes,),
             )
     except SystemExit as stop:
         if stop.code in (0, None):
@@ -132,10 +131,3 @@ def _registry() -> ConstructorRegistry:
         )
 
     return registry
-
-
-def existing_run(folder: Path) -> Path:
-    """Refuse a folder that is no run before the slow imports."""
-    if not (folder / "run.json").is_file():
-        raise InputError(f"{folder} is not a run: it has no run.json (make one with antiphase train --out {folder})")
-    return folder

@@ -10,6 +10,7 @@ import tyro
 
 from antiphase import files
 from antiphase.config import InputError
+from antiphase.scales import ScaleName
 
 EXAMPLES = """\
   antiphase report runs/comparison
@@ -23,7 +24,7 @@ class Command:
     json: bool = False  # print the result as JSON on stdout
 
     @classmethod
-    def defaults(cls, scale: str) -> Command:
+    def defaults(cls, scale: ScaleName) -> Command:
         del scale  # a page has no size to choose
         return cls(comparison=tyro.MISSING)
 

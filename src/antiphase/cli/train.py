@@ -33,11 +33,11 @@ class Command:
     json: bool = False  # print the result as JSON on stdout
 
     @classmethod
-    def defaults(cls, scale: str) -> Command:
+    def defaults(cls, scale: ScaleName) -> Command:
         s = SCALES[scale]
         return cls(
             out=tyro.MISSING,
-            scale=scale,  # type: ignore[arg-type]
+            scale=scale,
             images=DataFlags(data=s.data),
             train_images=s.train_images,
             model=ViTConfig(patch=s.patch, width=s.width, heads=s.heads, depth=s.depths[0]),
@@ -65,5 +65,6 @@ def show(result: dict[str, Any]) -> None:
     lam = ", ".join(f"{value:.3f}" for value in last["lambda"].values())
     print(
         f"{result['title']} in {result['run']}: {last['epoch']} epochs, loss {last['loss']:.4f}, train accuracy "
-        f"{100 * last['train_accuracy']:.1f} %, test accuracy {100 * last['test_accuracy']:.1f} %" + (f", lambda {lam}" if lam else "")
+        f"{100 * last['train_accuracy']:.1f} %, test accuracy {100 * last['test_accuracy']:.1f} %"
+        + (f", lambda {lam}" if lam else "")
     )

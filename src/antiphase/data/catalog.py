@@ -40,7 +40,9 @@ def check_name(name: str) -> None:
     if name in CATALOG or Path(name).is_dir():
         return
     near = difflib.get_close_matches(name, CATALOG, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(CATALOG)}, or the path of a folder of images"
+    hint = (
+        f"did you mean {near[0]!r}?" if near else f"known are {', '.join(CATALOG)}, or the path of a folder of images"
+    )
     raise InputError(f"there is no data set or folder {name!r}: {hint}")
 
 
@@ -61,7 +63,11 @@ def load(
         raise InputError(f"split is {split!r}: it takes 'train' or 'test'")
     entry = CATALOG.get(name, Entry((), FOLDER_SIZE))
     if image_size is not None and (image_size < 1 or not entry.resizable):
-        rule = f"{name} images are always {entry.size} x {entry.size}" if not entry.resizable else "a side has at least one pixel"
+        rule = (
+            f"{name} images are always {entry.size} x {entry.size}"
+            if not entry.resizable
+            else "a side has at least one pixel"
+        )
         raise InputError(f"image_size={image_size} cannot be used: {rule}")
     size = image_size or entry.size
     if name == "digits":

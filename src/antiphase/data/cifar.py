@@ -96,4 +96,6 @@ def _class_names(metadata: dict[bytes, bytes] | None, column: str, shard: Path) 
         features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
         return tuple(features[column]["names"])
     except (KeyError, json.JSONDecodeError):
-        raise InputError(f"{shard} does not name its classes (no 'huggingface' schema metadata for {column!r})") from None
+        raise InputError(
+            f"{shard} does not name its classes (no 'huggingface' schema metadata for {column!r})"
+        ) from None

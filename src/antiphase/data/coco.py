@@ -14,7 +14,7 @@ from antiphase.data.imageset import ImageSet
 
 
 def load_coco(split: str, folder: Path, size: int) -> ImageSet:
-    """`{val,train}20xx/*.jpg` with `annotations/instances_{val,train}20xx.json`. Unannotated images have no label and are left out."""
+    """`{val,train}20xx/*.jpg` with `annotations/instances_{val,train}20xx.json`; images without annotations are left out."""
     part = "val" if split == "test" else "train"
     photographs = sorted(p for p in folder.glob(f"{part}20*") if p.is_dir())
     if not photographs:
@@ -28,7 +28,9 @@ def load_coco(split: str, folder: Path, size: int) -> ImageSet:
     areas: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for annotation in raw["annotations"]:
         if annotation["category_id"] not in index:
-            raise InputError(f"{table}: category {annotation['category_id']} of annotation {annotation['id']} is out of range")
+            raise InputError(
+                f"{table}: category {annotation['category_id']} of annotation {annotation['id']} is out of range"
+            )
         areas[annotation["image_id"]][index[annotation["category_id"]]] += annotation["area"]
     images = [image for image in sorted(raw["images"], key=lambda image: image["id"]) if areas.get(image["id"])]
     paths = tuple(images_dir / image["file_name"] for image in images)

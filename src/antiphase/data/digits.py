@@ -23,7 +23,7 @@ def load_digits(split: str) -> ImageSet:
     return ImageSet(
         name="digits",
         split=split,
-        class_names=tuple("zero one two three four five six seven eight nine".split()),
+        class_names=("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"),
         labels=labels[rows],
         ids=rows,
         source=ArraySource(pixels, levels=16),

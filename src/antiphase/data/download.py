@@ -22,6 +22,8 @@ def fetch(name: str, base: Path) -> Path:
             return base / "tiny-imagenet-200"
         reader = datasets.CIFAR10 if name == "cifar10" else datasets.CIFAR100
         reader(root=str(base), download=True)
-        return base / reader.base_folder
+        return base / str(reader.base_folder)
     except (OSError, RuntimeError) as error:
-        raise InputError(f"{name} could not be downloaded to {base} ({error}); fetch it by hand and use --data-root") from None
+        raise InputError(
+            f"{name} could not be downloaded to {base} ({error}); fetch it by hand and use --data-root"
+        ) from None

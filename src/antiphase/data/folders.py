@@ -16,11 +16,13 @@ TEST_SHARE = 0.2  # of a folder that comes without a split of its own
 
 
 def load_folder(name: str, split: str, folder: Path, size: int) -> ImageSet:
-    """Class folders below `folder/train` and `folder/{test,val}`; without those, a fixed fifth by file name is the test split."""
+    """Class folders below `train` and `test` (or `val`); without those, a fixed fifth by file name is the test split."""
     if (folder / "train").is_dir() or any((folder / n).is_dir() for n in TEST_NAMES):
         return from_class_folders(name, split, _split_folder(folder, split), size)
     files = _by_class(folder)
-    files = {c: [p for p in paths if _is_test(p.relative_to(folder)) == (split == "test")] for c, paths in files.items()}
+    files = {
+        c: [p for p in paths if _is_test(p.relative_to(folder)) == (split == "test")] for c, paths in files.items()
+    }
     return _assemble(name, split, tuple(files), [(p, i) for i, c in enumerate(files) for p in files[c]], folder, size)
 
 
@@ -37,7 +39,10 @@ def load_imagenet(split: str, folder: Path, size: int) -> ImageSet:
 def load_tiny_imagenet(split: str, folder: Path, size: int) -> ImageSet:
     """train/<wnid>/images/*.JPEG, val/images/*.JPEG with val/val_annotations.txt; classes are the sorted wnids.txt."""
     wnids = sorted(_required(folder / "wnids.txt", "the list of classes").read_text().split())
-    words = dict(line.split("\t", 1) for line in _required(folder / "words.txt", "the names of the classes").read_text().splitlines())
+    words = dict(
+        line.split("\t", 1)
+        for line in _required(folder / "words.txt", "the names of the classes").read_text().splitlines()
+    )
     names = tuple(words.get(wnid, wnid).split(",")[0] for wnid in wnids)
     index = {wnid: i for i, wnid in enumerate(wnids)}
     if split == "train":
@@ -89,7 +94,9 @@ def _required(path: Path, what: str) -> Path:
     return path
 
 
-def _assemble(name: str, split: str, classes: tuple[str, ...], labelled: list[tuple[Path, int]], folder: Path, size: int) -> ImageSet:
+def _assemble(
+    name: str, split: str, classes: tuple[str, ...], labelled: list[tuple[Path, int]], folder: Path, size: int
+) -> ImageSet:
     if not labelled:
         raise InputError(f"{folder} leaves no image for the {split} split")
     source, content = file_pixels(tuple(p for p, _ in labelled), size, f"{name} {split}")

@@ -54,7 +54,7 @@ class Alignment:
         return ratio
 
     def summary(self) -> dict[str, Any]:
-        """Counted over (image, head), intervals clustered by image; cos within two standard errors of zero is undecided and counted apart."""
+        """Shares of (image, head) pairs, intervals clustered by image; undecided: cos within two standard errors of zero."""
         cos, se = self.cos, self.cos_se
         decided = np.abs(cos) > 2 * se
         rho = np.sqrt(self.n2.mean(-1) / self.n1.mean(-1))
@@ -99,7 +99,9 @@ def branch_alignment(
                 classifier(x[:1])
                 lam = {layer: maps.lam.item() for layer, maps in record.items() if maps.noise is not None}
             if not lam:
-                raise InputError("alignment needs two branches, and no layer of this model has them (it is all softmax)")
+                raise InputError(
+                    "alignment needs two branches, and no layer of this model has them (it is all softmax)"
+                )
             columns: dict[str, list[tuple[Tensor, ...]]] = {layer: [] for layer in lam}
             for k in range(probes):
                 v = torch.from_numpy(runtime.normal((seed, "probe", k), batch.ids, tuple(x.shape[1:]))).to(x)
@@ -122,7 +124,7 @@ def _pushed(classifier: nn.Module, x: Tensor, v: Tensor, layers: tuple[str, ...]
             classifier(pixels)
             return tuple((record[layer].signal, record[layer].noise) for layer in layers)
 
-    _, tangents = torch.func.jvp(maps, (x,), (v,))
+    tangents = torch.func.jvp(maps, (x,), (v,))[1]
     return dict(zip(layers, tangents))
 
 

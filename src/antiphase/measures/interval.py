@@ -22,7 +22,7 @@ def wilson(p: float, n: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Rate:
-    """hits of n. `effective_n` is smaller than n where trials are not independent. An empty denominator is undefined, not zero."""
+    """hits of n; `effective_n` is smaller where trials are not independent. An empty denominator is undefined, not zero."""
 
     hits: int
     n: int
@@ -41,11 +41,12 @@ class Rate:
         return {"value": self.value, "interval": interval, "hits": self.hits, "n": self.n}
 
 
-def rate(flags: NDArray[np.bool_]) -> Rate:
+def rate(flags: Any) -> Rate:
     """How often a flag holds. (n,) trials are independent; of (n, k) the k trials of one image stand or fall together.
 
     For clusters the interval uses the number of independent trials that would give the variance between the n images.
     """
+    flags = np.asarray(flags, dtype=bool)
     if not flags.size:
         return Rate(0, 0, 0)
     hits, images = int(flags.sum()), len(flags)

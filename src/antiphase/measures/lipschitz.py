@@ -1,4 +1,4 @@
-"""Local Lipschitz estimates of attention maps. Everything here is sampled: a lower bound of the true constant, never a certificate.
+"""Local Lipschitz estimates of attention maps. All are sampled: lower bounds of the true constant, never certificates.
 
 B images, h heads, N tokens, M draws
 """
@@ -59,7 +59,11 @@ def l_sample(
         raise InputError(f"draws={draws} must be at least 1")
     found: dict[str, list[Tensor]] = {}
     norms: dict[str, list[Tensor]] = {}
-    with runtime.frozen(classifier), torch.no_grad(), console.progress("local Lipschitz", total=len(images) * draws) as advance:
+    with (
+        runtime.frozen(classifier),
+        torch.no_grad(),
+        console.progress("local Lipschitz", total=len(images) * draws) as advance,
+    ):
         for batch in images.batches(batch_size):
             x = batch.pixels.to(device)
             clean = _combined_maps(classifier, x)

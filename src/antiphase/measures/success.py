@@ -35,7 +35,9 @@ def success_rates(result: AttackResult) -> dict[str, Any]:
     return {name: value.plain() for name, value in rates.items()}
 
 
-def accuracy(classifier: nn.Module, images: ImageSet, *, batch_size: int = 256, device: torch.device | str = "cpu") -> float:
+def accuracy(
+    classifier: nn.Module, images: ImageSet, *, batch_size: int = 256, device: torch.device | str = "cpu"
+) -> float:
     """Share of images classified correctly."""
     correct = 0
     with frozen(classifier), torch.no_grad():

@@ -5,7 +5,7 @@ B batch, N tokens, D width, h differential heads, d = D / 2h
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -34,7 +34,8 @@ class Branches(NamedTuple):
 def attention_maps(q: Tensor, k: Tensor, mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
     """softmax(QK'/sqrt(d)), rows sum to one. q, k: (..., N, d) -> (..., N, N)"""
     scores = (q * q.shape[-1] ** -0.5) @ k.mT
-    return maybe_add_mask(scores, resolve_self_attn_mask(q.shape[-2], scores, mask, is_causal=is_causal)).softmax(dim=-1)
+    masked: Tensor = maybe_add_mask(scores, resolve_self_attn_mask(q.shape[-2], scores, mask, is_causal=is_causal))
+    return masked.softmax(dim=-1)
 
 
 class DifferentialAttention(TimmDiffAttention):
@@ -43,18 +44,30 @@ class DifferentialAttention(TimmDiffAttention):
     DA(X) = gain * norm((A1 - lambda A2) V) W_o,  lambda = exp(lq1.lk1) - exp(lq2.lk2) + lambda_init
     """
 
+    sub_norm: Any
+
     def __init__(
-        self, width: int, diff_heads: int, *, lambda_init: float, learned: bool, head_norm: bool, gain: float, bias: bool = True
+        self,
+        width: int,
+        diff_heads: int,
+        *,
+        lambda_init: float,
+        learned: bool,
+        head_norm: bool,
+        gain: float,
+        bias: bool = True,
     ) -> None:
         super().__init__(width, num_heads=diff_heads, qkv_bias=bias)
-        self.lambda_init, self.learned, self.gain = lambda_init, learned, gain
+        self.lambda_init, self.learned, self.head_norm, self.gain = lambda_init, learned, head_norm, gain
         if not learned:
             self.lambda_q1 = self.lambda_k1 = self.lambda_q2 = self.lambda_k2 = None
         if not head_norm:
             self.sub_norm = nn.Identity()
 
     @classmethod
-    def replacing(cls, softmax: TimmAttention, value: Differential, diff_heads: int, layer: int, depth: int) -> DifferentialAttention:
+    def replacing(
+        cls, softmax: TimmAttention, value: Differential, diff_heads: int, layer: int, depth: int
+    ) -> DifferentialAttention:
         """The differential twin of a softmax layer: the same projections, read as two maps a head."""
         twin = cls(
             softmax.qkv.in_features,
@@ -75,23 +88,30 @@ class DifferentialAttention(TimmDiffAttention):
 
     def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
         q, k, v = project(self, x)
-        lam = self._compute_lambda().to(x.dtype)
-        if self.fused_attn and x.is_cuda:  # two flash calls; on a CPU the explicit maps are faster
-            first, second = (
-                F.scaled_dot_product_attention(q[:, :, i], k[:, :, i], v, attn_mask=attn_mask, is_causal=is_causal) for i in (0, 1)
-            )
-            mixed = first - lam * second
-        else:
-            signal, noise = attention_maps(q, k, attn_mask, is_causal).unbind(2)
-            mixed = (signal - lam * noise) @ v  # (B, h, N, 2d)
-        return self.finish(mixed)
+        mix = (
+            self.mix_fused if self.fused_attn and x.is_cuda else self.mix_explicit
+        )  # on a CPU explicit maps are faster
+        return self.finish(mix(q, k, v, attn_mask, is_causal))
+
+    def mix_explicit(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
+        """(A1 - lambda A2) V by way of the maps: (B, h, N, 2d)"""
+        signal, noise = attention_maps(q, k, mask, is_causal).unbind(2)
+        return (signal - self._compute_lambda().to(v.dtype) * noise) @ v
+
+    def mix_fused(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
+        """The same as A1 V - lambda A2 V, by two calls of a kernel that never holds a map."""
+        first, second = (
+            F.scaled_dot_product_attention(q[:, :, i], k[:, :, i], v, attn_mask=mask, is_causal=is_causal)
+            for i in (0, 1)
+        )
+        return first - self._compute_lambda().to(v.dtype) * second
 
     def finish(self, mixed: Tensor) -> Tensor:
         """From the mixed values (B, h, N, 2d) to the layer's output (B, N, D): norm a head, gain, projection."""
-        if isinstance(self.sub_norm, nn.Identity):
-            normed = mixed * self.gain
-        else:  # the gain is folded into the norm's weight: one pass over the data fewer
+        if self.head_norm:  # the gain is folded into the norm's weight: one pass over the data fewer
             normed = F.rms_norm(mixed, mixed.shape[-1:], self.sub_norm.weight * self.gain, self.sub_norm.eps)
+        else:
+            normed = mixed * self.gain
         out: Tensor = self.proj(normed.transpose(1, 2).flatten(2))
         return out
 
@@ -105,7 +125,7 @@ def project(module: TimmDiffAttention, x: Tensor) -> tuple[Tensor, Tensor, Tenso
     return module.q_norm(q), module.k_norm(k), v.reshape(batch, tokens, heads, 2 * d).transpose(1, 2)
 
 
-def branches(module: nn.Module, x: Tensor) -> Branches:
+def branches(module: Any, x: Tensor) -> Branches:
     """The maps of an attention layer for its input x: (B, N, D), by the explicit path."""
     if isinstance(module, TimmDiffAttention):
         q, k, v = project(module, x)
@@ -114,7 +134,7 @@ def branches(module: nn.Module, x: Tensor) -> Branches:
     if isinstance(module, TimmAttention):
         batch, tokens, _ = x.shape
         q, k, v = module.qkv(x).view(batch, tokens, 3, module.num_heads, -1).permute(2, 0, 3, 1, 4)
-        return Branches(attention_maps(module.q_norm(q), module.k_norm(k)), None, torch.zeros((), dtype=x.dtype, device=x.device), v)
+        return Branches(attention_maps(module.q_norm(q), module.k_norm(k)), None, x.new_zeros(()), v)
     raise TypeError(f"no attention maps are known for a {type(module).__name__}")
 
 

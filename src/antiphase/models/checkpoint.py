@@ -23,7 +23,9 @@ from antiphase.models.config import ViTConfig
 from antiphase.models.vit import build
 
 
-def save_checkpoint(folder: Path, groups: Mapping[str, Mapping[str, Tensor]], progress: Mapping[str, Any], tag: str) -> None:
+def save_checkpoint(
+    folder: Path, groups: Mapping[str, Mapping[str, Tensor]], progress: Mapping[str, Any], tag: str
+) -> None:
     """Write every group of tensors to its own file, then point checkpoint.json at them, then remove the old files."""
     named = {}
     for group, tensors in groups.items():
@@ -59,7 +61,9 @@ def read_tensors(folder: Path, group: str) -> dict[str, Tensor]:
     if not tensors.is_file():
         raise InputError(f"{tensors} is missing, though {path.name} names it; restore it or train again")
     if files.sha256(tensors) != entry["sha256"]:
-        raise InputError(f"{tensors} is damaged or was altered (its checksum does not match {path.name}); restore it or train again")
+        raise InputError(
+            f"{tensors} is damaged or was altered (its checksum does not match {path.name}); restore it or train again"
+        )
     try:
         return load_file(tensors)
     except SafetensorError as error:
@@ -84,7 +88,9 @@ class Run:
         """run.json: model, training, data, seed, versions."""
         path = self.folder / "run.json"
         if not path.exists():
-            raise InputError(f"{self.folder} is not a run: it has no run.json (make one with antiphase train --out {self.folder})")
+            raise InputError(
+                f"{self.folder} is not a run: it has no run.json (make one with antiphase train --out {self.folder})"
+            )
         about: dict[str, Any] = files.read_json(path)
         return about
 
@@ -108,6 +114,8 @@ class Run:
     def classifier(self, device: torch.device | str = "cpu") -> nn.Module:
         """The trained model behind the seam, in eval mode."""
         tensors = read_tensors(self.folder, "weights")
-        model = build(self.config, shape=tuple(self.about["data"]["shape"]), classes=len(self.about["data"]["class_names"]))
+        model = build(
+            self.config, shape=tuple(self.about["data"]["shape"]), classes=len(self.about["data"]["class_names"])
+        )
         load_weights(model, tensors, str(self.folder))
         return model.to(device).eval()

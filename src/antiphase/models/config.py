@@ -57,7 +57,9 @@ class Differential:
         value = self.lambda_init
         if isinstance(value, tuple):
             if len(value) != depth:
-                raise InputError(f"lambda_init lists {len(value)} values for a model of depth {depth}: give one for each layer")
+                raise InputError(
+                    f"lambda_init lists {len(value)} values for a model of depth {depth}: give one for each layer"
+                )
             value = value[layer]
         start = value.at(layer) if isinstance(value, Schedule) else value
         if self.out_scale == "official" and start == 1:
@@ -92,7 +94,9 @@ class ViTConfig:
     diff_heads: int | None = None  # of a differential layer, each with two maps; heads / 2 when not given
     mlp_ratio: float = 4.0
     attention: tuple[Attention, ...] = (Softmax(),)  # one for all layers, or one for each
-    init: Literal["official", "matched"] = "official"  # of differential blocks: DiffCLIP's, or the softmax twin's own weights
+    init: Literal["official", "matched"] = (
+        "official"  # of differential blocks: DiffCLIP's, or the softmax twin's own weights
+    )
     mean: float = 0.5  # pixels are normalised inside the model
     std: float = 0.5
 
@@ -103,20 +107,27 @@ class ViTConfig:
         if self.mlp_ratio <= 0 or self.std <= 0:
             raise InputError(f"mlp_ratio={self.mlp_ratio} and std={self.std} must be greater than 0")
         if len(self.attention) not in (1, self.depth):
-            raise InputError(f"attention lists {len(self.attention)} layers for a model of depth {self.depth}: give one, or one for each")
+            raise InputError(
+                f"attention lists {len(self.attention)} layers for a model of depth {self.depth}: give one, or one for each"
+            )
         layers = self.layers
         if any(isinstance(layer, Softmax) for layer in layers) and self.width % self.heads:
             raise InputError(f"heads={self.heads} does not divide width={self.width}")
         if self.is_differential:
             if self.diff_heads is None and self.heads % 2:
-                raise InputError(f"heads={self.heads} is odd, and a differential head takes two: make it even or set diff_heads")
+                raise InputError(
+                    f"heads={self.heads} is odd, and a differential head takes two: make it even or set diff_heads"
+                )
             if self.effective_diff_heads < 1 or self.width % (2 * self.effective_diff_heads):
                 raise InputError(
-                    f"diff_heads={self.effective_diff_heads} does not fit width={self.width}: two maps a head need 2 x diff_heads to divide the width"
+                    f"diff_heads={self.effective_diff_heads} does not fit width={self.width}: "
+                    "a head has two maps, so 2 x diff_heads must divide the width"
                 )
         for i, layer in enumerate(layers):
             if isinstance(layer, Differential):
-                layer.gain_at(i, self.depth)  # refuses a wrong list or a zero gain here rather than in the middle of a run
+                layer.gain_at(
+                    i, self.depth
+                )  # refuses a wrong list or a zero gain here rather than in the middle of a run
 
     @property
     def layers(self) -> tuple[Attention, ...]:

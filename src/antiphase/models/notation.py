@@ -1,11 +1,11 @@
-"""Attention in one word, for the command line and for tables: `softmax`, `differential`, `differential:lambda_init=0.5,out_scale=fixed`."""
+"""Attention in one word, for the command line and tables: `softmax`, `differential:lambda_init=0.5,out_scale=fixed`."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 from typing import Any
 
-from antiphase.config import InputError, from_plain, to_plain
+from antiphase.config import InputError, from_plain
 from antiphase.models.config import Attention, Differential, Schedule, Softmax
 
 SYNTAX = "softmax|differential[:key=value,...]"
@@ -36,11 +36,14 @@ def _value(key: str, text: str) -> Any:
         return text
     name, *numbers = text.split("/")
     try:
-        if name == "schedule":
-            return to_plain(Schedule(**{f.name: (int if f.name == "index_base" else float)(n) for f, n in zip(fields(Schedule), numbers)}))
+        if name == "schedule" and len(numbers) <= 4:
+            coefficients: dict[str, Any] = dict(zip("abc", map(float, numbers)))
+            return {"kind": "Schedule", **coefficients, **({"index_base": int(numbers[3])} if numbers[3:] else {})}
         return [float(n) for n in (name, *numbers)] if numbers else float(name)
     except ValueError:
-        raise InputError(f"attention lambda_init={text!r}: it takes a number, 0.2/0.4/..., or schedule[/a/b/c/base]") from None
+        raise InputError(
+            f"attention lambda_init={text!r}: it takes a number, 0.2/0.4/..., or schedule[/a/b/c/base]"
+        ) from None
 
 
 def attention_text(attention: Attention) -> str:

@@ -45,7 +45,7 @@ def taps(model: nn.Module) -> Iterator[dict[str, Branches]]:
 @contextmanager
 def explicit(model: nn.Module) -> Iterator[None]:
     """Softmax layers compute their maps instead of a fused kernel, which has no forward-mode derivative."""
-    before = {module: module.fused_attn for module in attention_layers(model).values()}
+    before: dict[Any, bool] = {module: bool(module.fused_attn) for module in attention_layers(model).values()}
     for module in before:
         module.fused_attn = False
     try:

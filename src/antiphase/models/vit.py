@@ -41,7 +41,9 @@ def build(config: ViTConfig, *, shape: tuple[int, int, int], classes: int, seed:
         for i, attention in enumerate(config.layers):
             if isinstance(attention, Differential):
                 block = vit.blocks[i]
-                block.attn = DifferentialAttention.replacing(block.attn, attention, config.effective_diff_heads, i, config.depth)
+                block.attn = DifferentialAttention.replacing(
+                    block.attn, attention, config.effective_diff_heads, i, config.depth
+                )
                 if config.init == "official":
                     block.apply(_official)
     if config.is_differential and config.init == "official":

@@ -6,6 +6,7 @@ import io
 from typing import Any
 
 import matplotlib
+import matplotlib.ticker
 import numpy as np
 
 matplotlib.use("Agg")
@@ -83,7 +84,9 @@ def _lipschitz_panel(axis: Any, comparison: Row) -> None:
             values.append(per_image)
             names.append(f"{side['name']}\nlayer {i + 1}")
             colours.append(colour)
-    boxes = axis.boxplot(values, tick_labels=names, patch_artist=True, widths=0.5, showfliers=False, medianprops={"color": "#20242a"})
+    boxes = axis.boxplot(
+        values, tick_labels=names, patch_artist=True, widths=0.5, showfliers=False, medianprops={"color": "#20242a"}
+    )
     for box, colour in zip(boxes["boxes"], colours):
         box.set(facecolor=colour, alpha=0.45, edgecolor=colour)
     axis.set_ylim(bottom=0)
@@ -106,33 +109,53 @@ def _cosine_panel(axis: Any, comparison: Row) -> None:
 
 
 def maps(pictures: Row, names: list[str]) -> str:
-    """What each model looked at: the image and its maps, clean above and attacked below."""
+    """What each model looked at: its image and its maps; clean, attacked, and the change between the two."""
+    columns = [
+        (name, model, key)
+        for name, model in zip(names, pictures["models"])
+        for key in ("pixels", "A1", *(("A2", "combined") if model["clean"]["A2"] else ()))
+    ]
     with plt.rc_context({**STYLE, "axes.grid": False}):
-        rows = [(name, state, model[state]) for name, model in zip(names, pictures["models"]) for state in ("clean", "attacked")]
-        figure, axes = plt.subplots(len(rows), 4, figsize=(9.6, 2.25 * len(rows)), layout="constrained")
-        for line, (name, state, look) in zip(axes, rows):
-            pixels = np.array(look["pixels"])
-            line[0].imshow(pixels.squeeze(-1) if pixels.shape[-1] == 1 else pixels, cmap="gray", vmin=0, vmax=1)
-            line[0].set_ylabel(f"{name}\n{state}", rotation=0, ha="right", va="center", labelpad=12, color="#30343b")
-            line[0].set_title(f"“{look['prediction']}” {100 * look['confidence']:.0f} %", fontsize=10, color="#30343b")
-            _heat(figure, line[1], look["A1"], "A1" if look["A2"] else "A (softmax)", signed=False)
-            if look["A2"]:
-                _heat(figure, line[2], look["A2"], "A2", signed=False)
-                _heat(figure, line[3], look["combined"], f"A1 − {look['lambda']:.2f} A2", signed=True)
-            for axis in line:
-                axis.set_xticks([])
-                axis.set_yticks([])
-                axis.spines[:].set_visible(False)
-            for axis in line[2:] if not look["A2"] else ():
-                axis.axis("off")
+        figure, axes = plt.subplots(3, len(columns), figsize=(1.75 * len(columns), 6.2), layout="constrained")
+        for column, (name, model, key) in zip(axes.T, columns):
+            clean, attacked = (np.array(model[state][key]) for state in ("clean", "attacked"))
+            _column(figure, column, key, clean, attacked)
+            column[0].set_title(_title(key, name, model["clean"]), fontsize=10, color="#30343b")
+            if key == "pixels":
+                for axis, state in zip(column, ("clean", "attacked")):
+                    look = model[state]
+                    axis.set_xlabel(f"“{look['prediction']}” {100 * look['confidence']:.0f} %", fontsize=9)
+        for axis, label in zip(axes[:, 0], ("clean", "attacked", "change")):
+            axis.set_ylabel(label, rotation=0, ha="right", va="center", labelpad=8)
         return _svg(figure)
 
 
-def _heat(figure: Figure, axis: Any, values: list[list[float]], title: str, *, signed: bool) -> None:
-    data = np.array(values)
-    top = np.abs(data).max() or 1.0
-    image = axis.imshow(data, cmap="RdBu_r" if signed else "viridis", vmin=-top if signed else 0, vmax=top)
-    axis.set_title(title, fontsize=10, color="#30343b")
-    bar = figure.colorbar(image, ax=axis, shrink=0.8, aspect=12)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(labelsize=8, length=0)
+def _title(key: str, name: str, look: Row) -> str:
+    if key == "combined":
+        return f"A1 − {look['lambda']:.2f} A2"
+    return {"pixels": name, "A1": "A1" if look["A2"] else "A", "A2": "A2"}[key]
+
+
+def _column(figure: Figure, column: Any, key: str, clean: Any, attacked: Any) -> None:
+    """Clean and attacked on one scale, the change on its own, symmetric about zero."""
+    top = max(np.abs(clean).max(), np.abs(attacked).max()) or 1.0
+    scale: dict[str, Any] = {"cmap": "viridis", "vmin": 0, "vmax": top}
+    if key == "pixels":
+        scale = {"cmap": "gray", "vmin": 0, "vmax": 1}
+    elif key == "combined":
+        scale = {"cmap": "RdBu_r", "vmin": -top, "vmax": top}
+    for axis, data in zip(column, (clean, attacked)):
+        image = axis.imshow(data.squeeze(), **scale)
+    change = (attacked - clean).mean(axis=-1) if key == "pixels" else attacked - clean
+    reach = np.abs(change).max() or 1.0
+    changed = column[2].imshow(change, cmap="RdBu_r", vmin=-reach, vmax=reach)
+    bars = [(changed, column[2])] if key == "pixels" else [(image, column[1]), (changed, column[2])]
+    for drawn, axis in bars:
+        bar = figure.colorbar(drawn, ax=axis, location="bottom", shrink=0.85, aspect=14, pad=0.03)
+        bar.outline.set_visible(False)
+        bar.locator = matplotlib.ticker.MaxNLocator(3)
+        bar.ax.tick_params(labelsize=7.5, length=0)
+    for axis in column:
+        axis.set_xticks([])
+        axis.set_yticks([])
+        axis.spines[:].set_visible(False)

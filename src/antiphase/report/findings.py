@@ -14,11 +14,15 @@ def percent(rate: Row, digits: int = 1) -> str:
     return "undefined" if rate["value"] is None else f"{100 * rate['value']:.{digits}f} %"
 
 
-def with_interval(rate: Row) -> str:
-    if rate["value"] is None:
-        return f"undefined (n = {rate['n']})"
+def interval_of(rate: Row) -> str:
+    if rate["interval"] is None:
+        return f"n = {rate['n']}"
     low, high = (100 * v for v in rate["interval"])
-    return f"{percent(rate)} [{low:.1f}, {high:.1f}]"
+    return f"[{low:.1f}, {high:.1f}]"
+
+
+def with_interval(rate: Row) -> str:
+    return f"{percent(rate)} {interval_of(rate)}"
 
 
 def findings(comparison: Row) -> list[str]:
@@ -40,10 +44,13 @@ def _headline(comparison: Row) -> str:
     n, budgets = comparison["data"]["n"], len(paired)
     if not sure:
         return (
-            f"PGD fools {sides[0]['name']} and {sides[1]['name']} about equally often: no budget of {budgets} shows a difference "
-            f"beyond chance (McNemar test on the same {n} images, Holm-corrected, p >= {LEVEL:g} everywhere)."
+            f"PGD fools {sides[0]['name']} and {sides[1]['name']} about equally often: no budget of {budgets} shows "
+            f"a difference beyond chance (McNemar test on the same {n} images, Holm-corrected, p >= {LEVEL:g} everywhere)."
         )
-    worse = [row for row in sure if row["only_first"] > row["only_second"]], [row for row in sure if row["only_second"] > row["only_first"]]
+    worse = (
+        [row for row in sure if row["only_first"] > row["only_second"]],
+        [row for row in sure if row["only_second"] > row["only_first"]],
+    )
     if worse[0] and worse[1]:
         return (
             f"Neither model is the more robust one: {sides[0]['name']} is easier to fool at {_budgets(worse[0])}, "
@@ -54,8 +61,8 @@ def _headline(comparison: Row) -> str:
     rates = [_at(side, most["eps"])["asr_union"] for side in (sides[loser], sides[1 - loser])]
     return (
         f"{sides[loser]['name']} is easier to fool than {sides[1 - loser]['name']} at {len(sure)} of {budgets} budgets "
-        f"({_budgets(sure)}): at {Budget(most['eps'])} PGD changes {percent(rates[0])} of its predictions against {percent(rates[1])} "
-        f"(n = {n}, McNemar on the same images, Holm-corrected, p = {most['p_holm']:.2g})."
+        f"({_budgets(sure)}): at {Budget(most['eps'])} PGD changes {percent(rates[0])} of its predictions "
+        f"against {percent(rates[1])} (n = {n}, McNemar on the same images, Holm-corrected, p = {most['p_holm']:.2g})."
     )
 
 
@@ -67,7 +74,11 @@ def _alignment(side: Row) -> str:
         f"the subtraction multiplies the map's sensitivity by {row['amplification']:.2f})"
         for i, row in enumerate(layers)
     ]
-    return f"In {side['name']} the input gradients of the two branches point against each other for " + "; ".join(parts) + "."
+    return (
+        f"In {side['name']} the input gradients of the two branches point against each other for "
+        + "; ".join(parts)
+        + "."
+    )
 
 
 def _lipschitz(first: Row, second: Row) -> str:
@@ -76,9 +87,9 @@ def _lipschitz(first: Row, second: Row) -> str:
     relative = second if rb > ra else first
     agree = "and also" if larger is relative else "but"
     return (
-        f"Sampled local Lipschitz constants of the maps (lower bounds): {a:.3f} for {first['name']}, {b:.3f} for {second['name']}, "
-        f"so the maps of {larger['name']} move more in absolute terms, {agree} those of {relative['name']} relative to their size "
-        f"({ra:.3f} against {rb:.3f})."
+        f"Sampled local Lipschitz constants of the maps (lower bounds): {a:.3f} for {first['name']}, "
+        f"{b:.3f} for {second['name']}, so the maps of {larger['name']} move more in absolute terms, "
+        f"{agree} those of {relative['name']} relative to their size ({ra:.3f} against {rb:.3f})."
     )
 
 

@@ -11,13 +11,13 @@ from markupsafe import Markup
 from antiphase import files
 from antiphase.config import Budget
 from antiphase.report import figures
-from antiphase.report.findings import findings, percent, with_interval
+from antiphase.report.findings import findings, interval_of, percent
 
 
 def write_report(comparison: dict[str, Any], out: Path) -> Path:
     """`out/index.html`: one file, no scripts, no network, opens anywhere."""
     environment = Environment(loader=PackageLoader("antiphase.report"), autoescape=True, undefined=StrictUndefined)
-    environment.filters.update(percent=percent, interval=with_interval, budget=lambda eps: str(Budget(eps)))
+    environment.filters.update(percent=percent, range=interval_of, budget=lambda eps: str(Budget(eps)))
     names = [side["name"] for side in comparison["models"]]
     html = environment.get_template("comparison.html").render(
         c=comparison,

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from antiphase import runtime
 from antiphase.attacks import engine
@@ -18,116 +20,123 @@ from antiphase.measures.success import DENOMINATORS
 from antiphase.models.checkpoint import Run
 from antiphase.models.taps import taps
 from antiphase.studies.config import CompareConfig
-from antiphase.studies.evaluate import alignment_cell, attack_cell, check_fits, lambda_rows, lipschitz_cell
+from antiphase.studies.evaluate import (
+    Cell,
+    alignment_cell,
+    attack_cell,
+    check_fits,
+    lambda_rows,
+    lipschitz_cell,
+)
 
 Row = dict[str, Any]
+Pair = tuple[Run, Run]
 
 
-def compare(first: Run, second: Run, images: ImageSet, config: CompareConfig, *, device: torch.device | str = "cpu") -> Row:
+def compare(runs: Pair, images: ImageSet, config: CompareConfig, *, device: torch.device | str = "cpu") -> Row:
     """All rows of a comparison, as plain values: what `report` draws and writes about."""
-    for run in (first, second):
+    for run in runs:
         check_fits(run, images)
-    if first.folder.resolve() == second.folder.resolve():
-        raise InputError(f"{first.folder} cannot be compared with itself: name two runs")
+    if runs[0].folder.resolve() == runs[1].folder.resolve():
+        raise InputError(f"{runs[0].folder} cannot be compared with itself: name two runs")
+    attacks = [PGD(within=Linf(eps), steps=config.steps, runs=config.runs) for eps in sorted(config.eps)]
+    attacked = [[attack_cell(run, images, a, seed=config.seed, device=device) for a in attacks] for run in runs]
     looked_at = images.subset(min(config.measure_images or len(images), len(images)), config.seed)
-    sides = [_side(run, images, looked_at, config, device) for run in (first, second)]
+    sides = [
+        _about(run) | {"attacks": cells} | _measured(run, looked_at, config, device)
+        for run, cells in zip(runs, attacked)
+    ]
     return {
         "format": 1,
         "config": to_plain(config),
         "data": {"name": images.name, "split": images.split, "n": len(images), "fingerprint": images.fingerprint},
         "denominators": DENOMINATORS,
         "models": sides,
-        "paired": _paired(*(side["attacks"] for side in sides)),
-        "pictures": _pictures(first, second, images, config, device),
+        "paired": _paired(*attacked),
+        "pictures": _pictures(runs, attacks, attacked, images, config.seed, device),
         "environment": runtime.environment(),
     }
 
 
-def _side(run: Run, images: ImageSet, looked_at: ImageSet, config: CompareConfig, device: torch.device | str) -> Row:
-    attacks = [
-        attack_cell(run, images, PGD(within=Linf(e), steps=config.steps, runs=config.runs), seed=config.seed, device=device)
-        for e in sorted(config.eps)
-    ]
-    model = run.config
-    about = run.about
+def _about(run: Run) -> Row:
+    last, about = run.log[-1], run.about
     return {
         "name": run.name,
-        "title": model.title,
-        "depth": model.depth,
+        "title": run.config.title,
+        "depth": run.config.depth,
         "parameters": sum(p.numel() for p in run.classifier().parameters()),
         "epochs": about["training"]["epochs"],
         "training_seed": about["training"]["seed"],
-        "train_accuracy": run.log[-1]["train_accuracy"],
-        "test_accuracy": run.log[-1]["test_accuracy"],
+        "train_accuracy": last["train_accuracy"],
+        "test_accuracy": last["test_accuracy"],
         "test_images": about["data"]["test"]["images"],
-        "attacks": attacks,
-        "lipschitz": lipschitz_cell(run, looked_at, draws=config.draws, seed=config.seed, device=device),
-        "alignment": alignment_cell(run, looked_at, probes=config.probes, seed=config.seed, device=device) if model.is_differential else None,
         "lambda": lambda_rows(run),
     }
 
 
-def _paired(first: list[Row], second: list[Row]) -> list[Row]:
+def _measured(run: Run, images: ImageSet, config: CompareConfig, device: torch.device | str) -> Row:
+    common: dict[str, Any] = {"seed": config.seed, "device": device}
+    aligned = alignment_cell(run, images, probes=config.probes, **common) if run.config.is_differential else None
+    return {"lipschitz": lipschitz_cell(run, images, draws=config.draws, **common), "alignment": aligned}
+
+
+def _paired(first: list[Cell], second: list[Cell]) -> list[Row]:
     """The two models on the same images, budget by budget: did at least one run change the prediction?"""
-    rows = []
-    for a, b in zip(first, second):
-        changed = [np.array(cell["images"]["changed_in_run"], dtype=bool).any(axis=0) for cell in (a, b)]
-        rows.append({"eps": a["eps"], **mcnemar(*changed)})
-    for row, p in zip(rows, holm([row["p"] for row in rows])):
-        row["p_holm"] = p
-    return rows
+    rows = [{"eps": a["eps"], **mcnemar(_changed(a), _changed(b))} for a, b in zip(first, second)]
+    adjusted = holm([row["p"] for row in rows])
+    return [row | {"p_holm": p} for row, p in zip(rows, adjusted)]
+
+
+def _changed(cell: Cell) -> NDArray[np.bool_]:
+    """(n,): at least one run changed the prediction"""
+    changed: NDArray[np.bool_] = np.logical_or.reduce(np.array(cell["images"]["changed_in_run"], dtype=bool))
+    return changed
+
+
+def _lost(cell: Cell) -> NDArray[np.bool_]:
+    """(n,): right before the attack, changed by it"""
+    right: NDArray[np.bool_] = np.equal(cell["images"]["clean"], cell["images"]["label"])
+    return right & _changed(cell)
 
 
 # ------------------------------------------------------------------------------------------------- pictures
 
 
-def _pictures(first: Run, second: Run, images: ImageSet, config: CompareConfig, device: torch.device | str) -> Row | None:
+def _pictures(
+    runs: Pair, attacks: list[PGD], attacked: list[list[Cell]], images: ImageSet, seed: int, device: torch.device | str
+) -> Row | None:
     """One image that both models get right and both lose at the same budget, with every map clean and attacked.
 
     The smallest such budget of the grid, and of its images the first; None if there is none.
     """
-    models = [run.classifier(device) for run in (first, second)]
-    for eps in sorted(config.eps):
-        attack = PGD(within=Linf(eps), steps=config.steps, runs=config.runs)
-        cells = [attack_cell(run, images, attack, seed=config.seed, device=device) for run in (first, second)]
-        lost = [_lost(cell) for cell in cells]
-        both = np.flatnonzero(lost[0] & lost[1])
-        if not len(both):
-            continue
-        one = images.take(both[:1])
-        return {
-            "eps": float(eps),
-            "image": int(one.ids[0]),
-            "label": images.class_names[int(one.labels[0])],
-            "models": [_picture(model, one, attack, images.class_names, config.seed, device) for model in models],
-        }
+    for attack, *cells in zip(attacks, *attacked):
+        both = np.flatnonzero(_lost(cells[0]) & _lost(cells[1]))
+        if len(both):
+            one = images.take(both[:1])
+            return {
+                "eps": float(attack.within.eps),
+                "image": int(one.ids[0]),
+                "label": one.class_names[int(one.labels[0])],
+                "models": [_looks(run.classifier(device), one, attack, seed, device) for run in runs],
+            }
     return None
 
 
-def _lost(cell: Row) -> Any:
-    images = cell["images"]
-    return (np.array(images["clean"]) == np.array(images["label"])) & np.array(images["changed_in_run"], dtype=bool).any(axis=0)
+def _looks(model: nn.Module, one: ImageSet, attack: PGD, seed: int, device: torch.device | str) -> Row:
+    attacked = engine.run(model, one, attack, seed=seed, device=device).adversarial
+    states = {"clean": one.all.pixels, "attacked": attacked}
+    return {state: _look(model, pixels.to(device), one.class_names) for state, pixels in states.items()}
 
 
-def _picture(model: torch.nn.Module, one: ImageSet, attack: PGD, names: tuple[str, ...], seed: int, device: torch.device | str) -> Row:
-    result = engine.run(model, one, attack, seed=seed, device=device)
-    clean = one.all.pixels
-    return {
-        "clean": _look(model, clean, names, device),
-        "attacked": _look(model, result.adversarial, names, device),
-    }
-
-
-def _look(model: torch.nn.Module, pixels: torch.Tensor, names: tuple[str, ...], device: torch.device | str) -> Row:
+def _look(model: nn.Module, pixels: Tensor, names: tuple[str, ...]) -> Row:
     """Pixels, prediction, and the last layer's maps (mean over heads) as the class token sees the patches."""
     with torch.no_grad(), taps(model) as record:
-        logits = model(pixels.to(device))
+        logits = model(pixels)
     layer, maps = list(record.items())[-1]
-    grid = round((maps.signal.shape[-1] - 1) ** 0.5)
+    side = round((maps.signal.shape[-1] - 1) ** 0.5)
 
-    def seen(a: torch.Tensor) -> list[list[float]]:
-        values: list[list[float]] = a[0].mean(dim=0)[0, 1:].reshape(grid, grid).cpu().tolist()
-        return values
+    def seen(a: Tensor) -> Any:
+        return a[0].mean(dim=0)[0, 1:].reshape(side, side).tolist()
 
     return {
         "pixels": pixels[0].permute(1, 2, 0).tolist(),

@@ -45,7 +45,9 @@ def attack_cell(run: Run, images: ImageSet, attack: PGD, *, seed: int = 0, devic
     check_fits(run, images)
 
     def compute() -> Cell:
-        result = engine.run(run.classifier(device), images, attack, seed=seed, device=device, label=f"{run.name} {attack.within}")
+        result = engine.run(
+            run.classifier(device), images, attack, seed=seed, device=device, label=f"{run.name} {attack.within}"
+        )
         return {
             "attack": to_plain(attack),
             "eps": float(attack.within.eps),
@@ -63,7 +65,9 @@ def attack_cell(run: Run, images: ImageSet, attack: PGD, *, seed: int = 0, devic
     return _cell(run, "attacks", images, {"attack": attack, "seed": seed}, compute)
 
 
-def lipschitz_cell(run: Run, images: ImageSet, *, draws: int, seed: int = 0, device: torch.device | str = "cpu") -> Cell:
+def lipschitz_cell(
+    run: Run, images: ImageSet, *, draws: int, seed: int = 0, device: torch.device | str = "cpu"
+) -> Cell:
     check_fits(run, images)
 
     def compute() -> Cell:
@@ -78,7 +82,9 @@ def lipschitz_cell(run: Run, images: ImageSet, *, draws: int, seed: int = 0, dev
     return _cell(run, "measures", images, {"measure": "lipschitz", "draws": draws, "seed": seed}, compute)
 
 
-def alignment_cell(run: Run, images: ImageSet, *, probes: int, seed: int = 0, device: torch.device | str = "cpu") -> Cell:
+def alignment_cell(
+    run: Run, images: ImageSet, *, probes: int, seed: int = 0, device: torch.device | str = "cpu"
+) -> Cell:
     check_fits(run, images)
 
     def compute() -> Cell:
@@ -124,4 +130,3 @@ def _cell(run: Run, kind: str, images: ImageSet, question: dict[str, Any], compu
     }
     files.write_json(path, cell)  # refuses NaN and infinity: they are findings to look at, not to file
     return cell
-

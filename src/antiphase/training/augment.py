@@ -21,4 +21,8 @@ def crop_flip(pixels: Tensor, ids: NDArray[np.int64], *, seed: int, epoch: int) 
     columns = torch.where(mirror[:, None], torch.arange(width).flip(0), torch.arange(width)) + right[:, None]  # (B, W)
     rows = torch.arange(height) + down[:, None]  # (B, H)
     padded = F.pad(pixels, (margin,) * 4)
-    return padded[torch.arange(batch)[:, None, None], :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2).contiguous()
+    return (
+        padded[torch.arange(batch)[:, None, None], :, rows[:, :, None], columns[:, None, :]]
+        .permute(0, 3, 1, 2)
+        .contiguous()
+    )

@@ -109,7 +109,11 @@ def _fit(
                 _set_lr(optimizer, config, at.epoch * steps + at.step, config.epochs * steps)
                 loss, correct = _step(model, optimizer, task, batch, config, at)
                 at.step += 1
-                at.loss_sum, at.correct, at.seen = at.loss_sum + loss * len(rows), at.correct + correct, at.seen + len(rows)
+                at.loss_sum, at.correct, at.seen = (
+                    at.loss_sum + loss * len(rows),
+                    at.correct + correct,
+                    at.seen + len(rows),
+                )
                 at.seconds += time.monotonic() - began
                 advance(1, f"epoch {at.epoch + 1}/{config.epochs}  loss {at.loss_sum / at.seen:.3f}")
                 if stop.is_set() or time.monotonic() - saved > config.checkpoint_seconds:
@@ -134,8 +138,10 @@ def _step(
         loss, logits = task(model, batch)
     value = loss.item()
     if not math.isfinite(value):
-        raise Diverged(f"the loss became {value} in epoch {at.epoch + 1}, step {at.step + 1}: {what_blew_up(model, batch.pixels)}")
-    loss.backward()
+        raise Diverged(
+            f"the loss became {value} in epoch {at.epoch + 1}, step {at.step + 1}: {what_blew_up(model, batch.pixels)}"
+        )
+    loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     return value, int((logits.argmax(dim=1) == batch.labels).sum())
 
@@ -170,7 +176,9 @@ def _epoch_row(model: nn.Module, at: Progress, test_set: ImageSet, device: torch
 
 def _save(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, at: Progress) -> None:
     if not all(p.isfinite().all() for p in model.parameters()):
-        raise Diverged(f"the weights stopped being numbers in epoch {at.epoch + 1}, step {at.step}: {what_blew_up(model)}")
+        raise Diverged(
+            f"the weights stopped being numbers in epoch {at.epoch + 1}, step {at.step}: {what_blew_up(model)}"
+        )
     groups = {"weights": model.state_dict()}
     if not at.complete:  # a finished run never needs the optimizer again
         groups["optimizer"] = {f"{name}/{key}": value for name, key, value in _optimizer_tensors(model, optimizer)}
@@ -227,10 +235,14 @@ def _claim(folder: Path, about: dict[str, Any]) -> None:
     for part in ("model", "training", "data"):
         if before.get(part) != about[part]:
             key, old, new = _first_difference(before.get(part) or {}, about[part])
-            raise InputError(f"{folder} holds another run ({part}.{key} is {old!r} there, {new!r} here): choose another --out")
+            raise InputError(
+                f"{folder} holds another run ({part}.{key} is {old!r} there, {new!r} here): choose another --out"
+            )
     if before["environment"] != about["environment"]:
         key, old, new = _first_difference(before["environment"], about["environment"])
-        console.say(f"warning: {folder} was begun with {key} {old}, now it is {new}: the last bits of the weights may differ")
+        console.say(
+            f"warning: {folder} was begun with {key} {old}, now it is {new}: the last bits of the weights may differ"
+        )
 
 
 def _first_difference(old: dict[str, Any], new: dict[str, Any]) -> tuple[str, Any, Any]:

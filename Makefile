@@ -1,0 +1,43 @@
+# make demo | test | test-slow | bench; each creates .venv on first use and is quick the second time.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Real data for the tests and benchmarks, where the checkout has it beside it; a user sets ANTIPHASE_DATA.
+export ANTIPHASE_DATA ?= $(wildcard $(CURDIR)/../shared/data)
+
+.PHONY: demo test test-slow bench lint types screenshot clean
+
+$(VENV)/.user: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.user
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: $(VENV)/.user
+	$(BIN)/antiphase demo
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+test: lint types
+	$(BIN)/python -m pytest
+
+test-slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -m slow
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks $(ONLY)
+
+# The picture in README.md: the page that `make demo` wrote, as a browser shows it.
+screenshot: demo
+	$(BIN)/python docs/screenshot.py runs/demo/report/index.html docs/report.png
+
+clean:
+	rm -rf $(VENV) runs

@@ -1,0 +1,89 @@
+"""Rows in, tables on the terminal out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.table import Table
+
+from antiphase.config import Budget
+from antiphase.console import stdout
+from antiphase.report.findings import findings, with_interval
+
+Row = dict[str, Any]
+
+
+def show_attacks(result: Row) -> None:
+    first = result["cells"][0]
+    names = ("clean_accuracy", "robust_accuracy", "asr_change", "asr_correct")
+    _table(
+        f"{first['model']} {result['run']}: PGD, {first['data']['n']} {first['data']['name']} test images, 95 % intervals",
+        ("eps", *names, "forwards/image"),
+        (
+            (_eps(c), *(with_interval(c["rates"][name]) for name in names), f"{c['forwards_per_image']:.1f}")
+            for c in result["cells"]
+        ),
+    )
+
+
+def show_measures(result: Row) -> None:
+    if "lipschitz" in result:
+        cell = result["lipschitz"]
+        _table(
+            f"local Lipschitz of the maps, n = {cell['data']['n']} (sampled: a lower bound)",
+            ("layer", "max", "s.e.", "mean", "rms", "max / ||A||"),
+            (
+                (r["layer"], *(_number(r[k]) for k in ("max", "max_se", "mean", "rms", "relative_max")))
+                for r in cell["layers"]
+            ),
+        )
+    if "alignment" in result:
+        cell = result["alignment"]
+        _table(
+            f"branch alignment, n = {cell['data']['n']} images (shares of (image, head) pairs, 95 % intervals)",
+            ("layer", "cos", "rho", "lambda", "amplification", "cos < 0", "undecided"),
+            (
+                (
+                    r["layer"],
+                    *(_number(r[k]) for k in ("cos", "rho", "lambda", "amplification")),
+                    *(with_interval(r[k]) for k in ("negative", "undecided")),
+                )
+                for r in cell["layers"]
+            ),
+        )
+    if "lambda" in result:
+        keys = ("lambda", "lambda_init", "drift")
+        _table("lambda", ("layer", *keys), ((r["layer"], *(_number(r[k]) for k in keys)) for r in result["lambda"]))
+
+
+def show_comparison(result: Row) -> None:
+    sides = result["models"]
+    _table(
+        f"predictions changed by PGD (asr_change), n = {result['data']['n']}, 95 % intervals",
+        ("eps", *(side["name"] for side in sides), "McNemar p (Holm)"),
+        (
+            (_eps(pair), *(with_interval(cell["rates"]["asr_change"]) for cell in cells), f"{pair['p_holm']:.2g}")
+            for pair, *cells in zip(result["paired"], *(side["attacks"] for side in sides))
+        ),
+    )
+    for sentence in findings(result):
+        stdout.print(f"- {sentence}", markup=False)
+
+
+def _table(title: str, columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> None:
+    stdout.print(title, style="bold", markup=False)
+    table = Table()
+    for column in columns:
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    stdout.print(table)
+
+
+def _eps(row: Row) -> str:
+    return str(Budget(row["eps"]))
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"

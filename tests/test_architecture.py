@@ -1,0 +1,85 @@
+"""The flow is the layout: a module imports only from its left."""
+
+import ast
+import pkgutil
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import antiphase
+import antiphase.cli
+
+SOURCE = Path(antiphase.__file__).parent
+BELOW = ["config", "scales", "files", "console", "runtime"]  # in this order too
+FLOW = [*BELOW, "data", "models", "attacks", "measures", "training", "evals", "studies", "report", "cli"]
+
+
+def _layer(module: str) -> str | None:
+    parts = module.split(".")
+    return parts[1] if parts[0] == "antiphase" and len(parts) > 1 else None
+
+
+def _imports(path: Path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == "antiphase":
+            yield from (f"antiphase.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def test_a_module_imports_only_from_its_left():
+    for path in SOURCE.rglob("*.py"):
+        own = path.relative_to(SOURCE).with_suffix("").parts[0]
+        if own in ("__init__", "__main__"):
+            continue
+        for layer in filter(None, map(_layer, _imports(path))):
+            assert FLOW.index(layer) <= FLOW.index(own), (
+                f"{path.relative_to(SOURCE)} imports {layer}, which is to its right"
+            )
+
+
+def test_every_module_has_a_place_in_the_flow():
+    assert {m.name for m in pkgutil.iter_modules([str(SOURCE)])} - {"__main__"} <= set(FLOW)
+
+
+def test_no_file_is_two_ideas():
+    for path in SOURCE.rglob("*.py"):
+        assert len(path.read_text().splitlines()) <= 300, f"{path.name} is past 300 lines: usually two ideas"
+
+
+def test_the_static_table_is_the_real_set_of_commands():
+    modules = {m.name for m in pkgutil.iter_modules(antiphase.cli.__path__)} - {"dispatch", "flags"}
+    assert modules == set(antiphase.cli.COMMANDS)
+    for name in modules:
+        module = import_module(f"antiphase.cli.{name}")
+        assert {"Command", "run", "show", "EXAMPLES"} <= set(vars(module))
+        assert f"antiphase {name}" in module.EXAMPLES
+
+
+def test_public_names_exist_and_are_listed_once():
+    assert set(antiphase.__all__) == set(antiphase._HOME)
+    for name in antiphase.__all__:
+        assert getattr(antiphase, name) is not None
+
+
+def test_importing_the_package_and_asking_for_help_load_nothing_heavy(shell):
+    import subprocess
+
+    for words in (
+        ["--help"],
+        ["train", "--help"],
+        ["compare", "--help"],
+        ["attack", "nowhere"],
+        ["train", "--data", "cifra10"],
+    ):
+        code = (
+            "import sys, contextlib, io\n"
+            "from antiphase.cli import main\n"
+            "with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):\n"
+            f"    main({words!r})\n"
+            "print(sorted({'torch', 'timm', 'sklearn', 'open_clip', 'matplotlib', 'scipy'} & set(sys.modules)))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "[]", words

@@ -1,0 +1,110 @@
+"""Configs are data: they survive a round trip, and what cannot be used is named."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphase.attacks import PGD, Linf
+from antiphase.config import Budget, InputError, dump_yaml, fingerprint, from_plain, load_yaml, to_plain
+from antiphase.files import read_lines, write_lines, write_whole
+from antiphase.models import Differential, Schedule, Softmax, ViTConfig
+from antiphase.models.notation import attention_text, parse_attention
+from antiphase.training import TrainConfig
+
+ATTENTIONS = [
+    Softmax(),
+    Differential(),
+    Differential(lambda_init=0.5, out_scale="fixed"),
+    Differential(lambda_init=(0.2, 0.4), learned=False, head_norm="none", out_scale="none"),
+    Differential(lambda_init=Schedule(index_base=1)),
+    Differential(lambda_init=Schedule(a=0.9, b=0.5, c=0.1)),
+]
+
+
+def test_budgets_are_read_in_255ths():
+    assert Budget("4/255") == 4 / 255
+    assert Budget("0.5/255") == 0.5 / 255
+    assert str(Budget(4 / 255)) == "4/255"
+    assert str(Budget("0.25/255")) == "0.25/255"
+
+
+@pytest.mark.parametrize("word", ["4/0", "4/255/2", "nan", "inf", "-1/255", "four", ""])
+def test_a_bad_budget_is_named(word):
+    with pytest.raises(InputError) as refusal:
+        Budget(word)
+    assert repr(word) in str(refusal.value)
+
+
+def test_eight_meant_as_255ths_is_refused_with_the_hint():
+    with pytest.raises(InputError, match="did you mean 8/255"):
+        Linf(8)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_attention_survives_its_one_word_notation(attention):
+    assert parse_attention(attention_text(attention)) == attention
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_configs_survive_yaml(attention, tmp_path):
+    config = ViTConfig(depth=2, heads=4, width=64, attention=(attention,))
+    path = tmp_path / "model.yaml"
+    path.write_text(dump_yaml(config))
+    assert load_yaml(ViTConfig, path) == config
+
+
+def test_an_attack_survives_the_round_trip():
+    attack = PGD(within=Linf("4/255"), runs=3)
+    assert from_plain(PGD, to_plain(attack)) == attack
+
+
+@pytest.mark.parametrize(
+    ("plain", "named"),
+    [
+        ({"widht": 3}, "'widht'"),
+        ({"width": "wide"}, "'wide'"),
+        ({"depth": True}, "True"),
+        ({"init": "random"}, "'random'"),
+        ({"attention": [{"kind": "Linear"}]}, "'Linear'"),
+    ],
+)
+def test_a_wrong_field_is_named(plain, named):
+    with pytest.raises(InputError) as refusal:
+        from_plain(ViTConfig, plain)
+    assert named in str(refusal.value)
+
+
+def test_a_config_file_that_is_not_there_or_not_yaml_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"none\.yaml"):
+        load_yaml(ViTConfig, tmp_path / "none.yaml")
+    (tmp_path / "bad.yaml").write_text("a: [")
+    with pytest.raises(InputError, match=r"bad\.yaml is not YAML"):
+        load_yaml(ViTConfig, tmp_path / "bad.yaml")
+
+
+@given(st.integers(1, 64), st.floats(1e-6, 1.0))
+def test_fingerprints_depend_on_values_and_nothing_else(epochs, lr):
+    assert fingerprint(TrainConfig(epochs=epochs, lr=lr)) == fingerprint(TrainConfig(lr=lr, epochs=epochs))
+    assert fingerprint(TrainConfig(epochs=epochs, lr=lr)) != fingerprint(TrainConfig(epochs=epochs + 1, lr=lr))
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path):
+    path = tmp_path / "kept.txt"
+    path.write_text("old")
+
+    def half(temporary):
+        temporary.write_text("ne")
+        raise RuntimeError("disk on fire")
+
+    with pytest.raises(RuntimeError, match="disk on fire"):
+        write_whole(path, half)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_log_line_cut_short_is_dropped(tmp_path):
+    path = tmp_path / "log.jsonl"
+    write_lines(path, [{"epoch": 1}])
+    with path.open("a") as file:
+        file.write('{"epoch": 2, "lo')
+    assert read_lines(path) == [{"epoch": 1}]
