@@ -20,6 +20,7 @@ from PIL import Image
 from antiphase.config import InputError
 from antiphase.data import cache, load
 from antiphase.data.cifar import load_cifar
+from antiphase.data.folders import _is_test
 
 
 def png(value: int, side: int = 32) -> bytes:
@@ -265,9 +266,9 @@ def test_a_parquet_file_without_class_names_or_of_another_size_is_refused(tmp_pa
 def test_a_damaged_photograph_is_named(own_folder):
     broken = own_folder / "cat" / "7.png"
     broken.write_bytes(broken.read_bytes()[:60])
+    split = "test" if _is_test(broken.relative_to(own_folder)) else "train"
     with pytest.raises(InputError, match=r"cat/7\.png cannot be decoded"):
-        for split in ("train", "test"):
-            load(str(own_folder), split, image_size=12)
+        load(str(own_folder), split, image_size=12)
 
 
 def test_empty_folders_and_missing_annotations_are_named(tmp_path, data_root):
@@ -296,8 +297,8 @@ def test_empty_folders_and_missing_annotations_are_named(tmp_path, data_root):
     ("call", "named"),
     [
         (lambda root: load("cifra10", "test", root=root), "did you mean 'cifar10'"),
-        (lambda root: load("digits", "validation"), "'validation': it takes 'train' or 'test'"),
-        (lambda root: load("digits", "test", image_size=16), "image_size=16 cannot be used"),
+        (lambda _: load("digits", "validation"), "'validation': it takes 'train' or 'test'"),
+        (lambda _: load("digits", "test", image_size=16), "image_size=16 cannot be used"),
         (lambda root: load("cifar10", "test", root=root), "cifar10 is not below"),
         (lambda root: load("cifar10", "test", root=root / "none"), "none is not a folder"),
         (lambda root: load("coco", "test", root=root, download=True), "coco cannot be downloaded"),

@@ -161,7 +161,7 @@ def test_lambda_starts_where_it_is_told():
     learned = build(ViTConfig(attention=(Differential(lambda_init=Schedule()),)), **CIFAR)
     layer = learned.model.blocks[0].attn
     by_hand = (layer.lambda_q1 @ layer.lambda_k1).exp() - (layer.lambda_q2 @ layer.lambda_k2).exp() + 0.2
-    assert list(lambdas(learned).values())[0] == pytest.approx(by_hand.item(), abs=1e-6)
+    assert next(iter(lambdas(learned).values())) == pytest.approx(by_hand.item(), abs=1e-6)
 
 
 @pytest.mark.parametrize(("scale", "gain"), [("official", 0.5), ("fixed", 0.2), ("none", 1.0)])

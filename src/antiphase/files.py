@@ -6,9 +6,12 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from antiphase.config import InputError
 
@@ -16,7 +19,7 @@ from antiphase.config import InputError
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     """Call `write(temporary)` and move the result to `path` in one step; a crash leaves the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
     os.close(handle)
     temporary = Path(name)
     try:
@@ -33,6 +36,23 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a killed process left half-written."""
+    for partial in folder.glob(".*.partial"):
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """The folder for this process alone; the lock goes with the process, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(folder / ".lock", timeout=0):
+            yield
+    except Timeout:
+        raise InputError(f"another process is at work in {folder}: wait for it, or choose another --out") from None
 
 
 def write_text(path: Path, text: str) -> None:

@@ -11,9 +11,11 @@ import json
 import sys
 import typing
 import warnings
+from collections.abc import Callable
 from importlib import import_module
+from itertools import pairwise
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -23,6 +25,8 @@ from antiphase.config import Budget, InputError
 from antiphase.models.config import Attention, Differential, Softmax
 from antiphase.models.notation import SYNTAX, attention_text, parse_attention
 from antiphase.scales import SCALES
+
+T = TypeVar("T")
 
 
 def run_command(name: str, argv: list[str]) -> int:
@@ -56,8 +60,9 @@ def _fail(name: str, sentence: str, code: int) -> int:
 def parse(name: str, module: ModuleType, argv: list[str]) -> Any:
     """The command that argv names, defaults taken from its scale. --help exits here, as usual."""
     output, errors = io.StringIO(), io.StringIO()
+    refusals: list[InputError] = []
     try:
-        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(output), _registry():
+        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(output), _registry(refusals):
             return tyro.cli(
                 module.Command,
                 prog=f"antiphase {name}",
@@ -70,7 +75,7 @@ def parse(name: str, module: ModuleType, argv: list[str]) -> Any:
         if stop.code in (0, None):
             print(output.getvalue(), end="")
             raise
-        raise InputError(_sentence(stop, errors.getvalue() + output.getvalue())) from None
+        raise _refusal(stop, refusals) or InputError(_sentence(errors.getvalue() + output.getvalue())) from None
 
 
 def _defaults(module: ModuleType, argv: list[str]) -> Any:
@@ -90,21 +95,39 @@ def _value_of(flag: str, argv: list[str]) -> str | None:
     return None
 
 
-def _sentence(stop: BaseException, printed: str) -> str:
-    """Our own refusal if there is one behind tyro's exit, else the text of its box on one line."""
-    cause = stop.__context__
-    while cause is not None:
+def _refusal(stop: BaseException, refusals: list[InputError]) -> InputError | None:
+    """Our own refusal behind tyro's exit: of a word, or of a whole config (then it hangs on the exit as its context)."""
+    cause: BaseException | None = stop
+    while cause is not None and not refusals:
         if isinstance(cause, InputError):
-            return str(cause)
+            return cause
         cause = cause.__context__
-    lines = [line.strip(" │╭╮╰╯─┃\n") for line in printed.splitlines()]
-    words = [line for line in lines if line and line.lower() not in ("parsing error", "value error")]
-    return " ".join(words).strip() or "the flags could not be read; see --help"
+    return refusals[0] if refusals else None
 
 
-def _registry() -> ConstructorRegistry:
-    """How words become budgets and attentions."""
+def _sentence(printed: str) -> str:
+    """What tyro's box says, on one line: its first paragraph and, for a misspelt flag, the flag that was meant."""
+    lines = [line.strip(" │") for line in printed.splitlines()]
+    rules = [i for i, line in enumerate(lines) if line and not line.strip("-─╭╮╰╯")] + [len(lines)]
+    paragraphs = [" ".join(filter(None, lines[a + 1 : b])) for a, b in pairwise(rules)]
+    said = paragraphs[0] if paragraphs else " ".join(lines)
+    meant = [p.split()[3] for p in paragraphs if p.startswith("Perhaps you meant: --")]
+    return said + (f": did you mean {meant[0]}?" if meant else "") or "the flags could not be read; see --help"
+
+
+def _registry(refusals: list[InputError]) -> ConstructorRegistry:
+    """How words become budgets and attentions. tyro tries alternatives and drops what they say: refusals are kept here."""
     registry = ConstructorRegistry()
+
+    def kept(read: Callable[[str], T]) -> Callable[[list[str]], T]:
+        def instance(words: list[str]) -> T:
+            try:
+                return read(words[0])
+            except InputError as refusal:
+                refusals.append(refusal)
+                raise
+
+        return instance
 
     @registry.primitive_rule
     def budget(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Budget] | None:
@@ -113,7 +136,7 @@ def _registry() -> ConstructorRegistry:
         return PrimitiveConstructorSpec(
             nargs=1,
             metavar="EPS",
-            instance_from_str=lambda words: Budget(words[0]),
+            instance_from_str=kept(Budget),
             is_instance=lambda value: isinstance(value, Budget),
             str_from_instance=lambda value: [str(value)],
         )
@@ -125,7 +148,7 @@ def _registry() -> ConstructorRegistry:
         return PrimitiveConstructorSpec(
             nargs=1,
             metavar=SYNTAX,
-            instance_from_str=lambda words: parse_attention(words[0]),
+            instance_from_str=kept(parse_attention),
             is_instance=lambda value: isinstance(value, Softmax | Differential),
             str_from_instance=lambda value: [attention_text(value)],
         )

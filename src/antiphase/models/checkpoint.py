@@ -49,20 +49,25 @@ def read_progress(folder: Path) -> dict[str, Any] | None:
     return progress
 
 
-def read_tensors(folder: Path, group: str) -> dict[str, Tensor]:
-    """One group of the checkpoint, refused by name unless every byte is as it was written."""
+def _entry(folder: Path, group: str) -> dict[str, str]:
     path = folder / "checkpoint.json"
     if not path.exists():
         raise InputError(f"{folder} has no checkpoint: train it first (antiphase train --out {folder})")
-    entry = files.read_json(path)["tensors"].get(group)
+    entry: dict[str, str] | None = files.read_json(path)["tensors"].get(group)
     if entry is None:
         raise InputError(f"{path} lists no {group!r} tensors")
+    return entry
+
+
+def read_tensors(folder: Path, group: str) -> dict[str, Tensor]:
+    """One group of the checkpoint, refused by name unless every byte is as it was written."""
+    entry = _entry(folder, group)
     tensors = folder / entry["file"]
     if not tensors.is_file():
-        raise InputError(f"{tensors} is missing, though {path.name} names it; restore it or train again")
+        raise InputError(f"{tensors} is missing, though checkpoint.json names it; restore it or train again")
     if files.sha256(tensors) != entry["sha256"]:
         raise InputError(
-            f"{tensors} is damaged or was altered (its checksum does not match {path.name}); restore it or train again"
+            f"{tensors} is damaged or was altered (its checksum does not match checkpoint.json); restore it or train again"
         )
     try:
         return load_file(tensors)
@@ -109,7 +114,7 @@ class Run:
 
     @property
     def weights_digest(self) -> str:
-        return str(files.read_json(self.folder / "checkpoint.json")["tensors"]["weights"]["sha256"])
+        return _entry(self.folder, "weights")["sha256"]
 
     def classifier(self, device: torch.device | str = "cpu") -> nn.Module:
         """The trained model behind the seam, in eval mode."""

@@ -15,15 +15,12 @@ Row = dict[str, Any]
 
 
 def show_attacks(result: Row) -> None:
-    first = result["cells"][0]
-    names = ("clean_accuracy", "robust_accuracy", "asr_change", "asr_correct")
+    first, names = result["cells"][0], ("robust_accuracy", "asr_change", "asr_correct")
     _table(
-        f"{first['model']} {result['run']}: PGD, {first['data']['n']} {first['data']['name']} test images, 95 % intervals",
-        ("eps", *names, "forwards/image"),
-        (
-            (_eps(c), *(with_interval(c["rates"][name]) for name in names), f"{c['forwards_per_image']:.1f}")
-            for c in result["cells"]
-        ),
+        f"{first['model']} in {result['run']}: PGD on {first['data']['n']} {first['data']['name']} test images, "
+        f"clean accuracy {with_interval(first['rates']['clean_accuracy'])}, 95 % intervals",
+        ("eps", *names),
+        ((_eps(c), *(with_interval(c["rates"][name]) for name in names)) for c in result["cells"]),
     )
 
 

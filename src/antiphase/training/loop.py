@@ -71,12 +71,17 @@ def train(
     if train_set.split != "train" or test_set.split != "test":
         raise InputError(f"training needs a train and a test split, got {train_set.split!r} and {test_set.split!r}")
     model = build(model_config, shape=train_set.shape, classes=train_set.classes, seed=config.seed).to(device)
-    _claim(folder, _about(model_config, config, train_set, test_set))
     optimizer = torch.optim.Adam(model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True)
-    progress = _resume(folder, model, optimizer)
-    if not progress.complete:
-        task = task or Classification(config.label_smoothing)
-        _fit(folder, model, optimizer, progress, config, train_set, test_set, task, torch.device(device))
+    about = _about(model_config, config, train_set, test_set)
+    _check_claim(folder, about)
+    with files.held(folder):
+        files.sweep(folder)
+        if not (folder / "run.json").exists():
+            files.write_json(folder / "run.json", about)
+        progress = _resume(folder, model, optimizer)
+        if not progress.complete:
+            task = task or Classification(config.label_smoothing)
+            _fit(folder, model, optimizer, progress, config, train_set, test_set, task, torch.device(device))
     return Run(folder)
 
 
@@ -223,13 +228,12 @@ def _about(model_config: ViTConfig, config: TrainConfig, train_set: ImageSet, te
     }
 
 
-def _claim(folder: Path, about: dict[str, Any]) -> None:
-    """Make the folder this run's, or make sure that it already is."""
+def _check_claim(folder: Path, about: dict[str, Any]) -> None:
+    """The folder is free, or it already belongs to this very run."""
     path = folder / "run.json"
     if not path.exists():
         if folder.exists() and any(p for p in folder.iterdir() if not p.name.startswith(".")):
             raise InputError(f"{folder} is not empty and not a run: choose another --out")
-        files.write_json(path, about)
         return
     before = files.read_json(path)
     for part in ("model", "training", "data"):

@@ -1,0 +1,83 @@
+"""python -m benchmarks [LINE ...]: measure, then write benchmarks/results.json and docs/benchmarks.md from it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import quantile_test
+
+from antiphase import files
+from antiphase.runtime import environment
+from benchmarks.lines import LINES, Line
+
+ROOT = Path(__file__).parents[1]
+RESULTS, PAGE = ROOT / "benchmarks" / "results.json", ROOT / "docs" / "benchmarks.md"
+
+
+def measure(name: str, line: Line, pairs: int) -> dict[str, Any]:
+    """Median ratio over the pairs with its exact 95 % interval (order statistics: no distribution is assumed)."""
+    ratios = np.array(list(line.pairs(pairs)))
+    ci = quantile_test(ratios, p=0.5).confidence_interval(0.95)
+    sign, goal = line.goal.split()
+    met = ci.high <= float(goal) if sign == "<=" else ci.low >= float(goal)
+    return {
+        "name": name,
+        "what": line.what,
+        "ratio": round(float(np.median(ratios)), 4),
+        "interval": [round(float(ci.low), 4), round(float(ci.high), 4)],
+        "goal": line.goal,
+        "met": bool(met),
+        "pairs": len(ratios),
+        "environment": environment(),
+    }
+
+
+def page(records: list[dict[str, Any]]) -> str:
+    """docs/benchmarks.md"""
+    rows = [
+        f"| `{r['name']}` | {r['what']} | {r['ratio']:.3f} | [{r['interval'][0]:.3f}, {r['interval'][1]:.3f}] "
+        f"| {r['goal']} | {'yes' if r['met'] else '**no**'} | {r['pairs']} |"
+        for r in records
+    ]
+    return "\n".join(
+        [
+            "# Benchmarks",
+            "",
+            "Written by `make bench` from `benchmarks/results.json`; one line alone: `make bench ONLY=train-step-vs-timm`.",
+            "Every figure is a ratio of two things measured in turn in one run. The ratio is the median over the pairs, the",
+            "interval its exact 95 % interval; a goal is met only if the whole interval clears it.",
+            "",
+            "| line | what | ratio | 95 % interval | goal | met | pairs |",
+            "|---|---|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("lines", nargs="*", metavar="LINE", help=f"which: {', '.join(LINES)} (default: all)")
+    parser.add_argument("--pairs", type=int, default=41, help="interleaved pairs a line, at least 30")
+    given = parser.parse_args()
+    if unknown := set(given.lines) - set(LINES):
+        parser.error(f"there is no line {sorted(unknown)[0]!r}: it takes {', '.join(LINES)}")
+    if given.pairs < 30:
+        parser.error(f"--pairs {given.pairs}: an interval needs at least 30")
+    stored = {r["name"]: r for r in files.read_json(RESULTS)} if RESULTS.exists() else {}
+    for name in given.lines or LINES:
+        record = measure(name, LINES[name], given.pairs)
+        stored[name] = record
+        low, high = record["interval"]
+        verdict = "met" if record["met"] else "NOT met"
+        print(f"{name}: {record['ratio']:.3f} [{low:.3f}, {high:.3f}], goal {record['goal']} {verdict}", flush=True)
+        ordered = [stored[n] for n in LINES if n in stored]
+        files.write_json(RESULTS, ordered)
+        files.write_text(PAGE, page(ordered))
+
+
+if __name__ == "__main__":
+    main()

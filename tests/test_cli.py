@@ -1,0 +1,216 @@
+"""The command line: quick to answer, forgiving about order, one sentence for what it cannot do."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from antiphase.cli import COMMANDS, usage
+
+
+@pytest.fixture(scope="module")
+def runs(pair):
+    return [str(run.folder) for run in pair]
+
+
+def test_help_is_a_static_table_answered_at_once():
+    took = []
+    for _ in range(3):
+        began = time.perf_counter()
+        done = subprocess.run([sys.executable, "-m", "antiphase", "--help"], capture_output=True, text=True, check=True)
+        took.append(time.perf_counter() - began)
+    assert done.stdout.strip() == usage()
+    assert min(took) < 0.7
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_with_examples(command, cli):
+    code, out, _ = cli(command, "--help")
+    assert code == 0
+    assert COMMANDS[command].split(":")[0] in " ".join(out.split())
+    assert f"antiphase {command}" in out
+    assert "--json" in out
+
+
+def test_a_scale_shows_in_the_defaults(cli):
+    _, out, _ = cli("train", "--scale", "cpu", "--help")
+    assert "(default: 96)" in out
+    assert "(default: cifar10)" in " ".join(out.split())
+    assert "(default: 32)" in cli("train", "--help")[1]
+
+
+def test_the_version_is_the_packages(cli):
+    from importlib.metadata import version
+
+    assert cli("--version")[1].strip() == f"antiphase {version('antiphase')}"
+
+
+# ------------------------------------------------------------------------------------------------- bad input
+
+BAD = [
+    (["trian"], "did you mean 'train'"),
+    (["frobnicate"], "no command 'frobnicate'"),
+    (["train"], "out"),
+    (["train", "--out", "x", "--scale", "huge"], "'huge'"),
+    (["train", "--out", "x", "--epochs", "many"], "many"),
+    (["train", "--out", "x", "--epochs", "0"], "epochs=0"),
+    (["train", "--out", "x", "--epcohs", "3"], "epcohs"),
+    (["train", "--out", "x", "--data", "cifra10"], "'cifra10'"),
+    (["train", "--out", "x", "--attention", "linear"], "'linear'"),
+    (["train", "--out", "x", "--attention", "differential:lambda_init=1"], "exactly zero"),
+    (["train", "--out", "x", "--attention", "differential:lamda=1"], "'lamda'"),
+    (["train", "--out", "x", "--attention", "differential:learned=maybe"], "'maybe'"),
+    (["train", "--out", "x", "--attention", "differential", "--heads", "3"], "heads=3 is odd"),
+    (["train", "--out", "x", "--attention", "differential", "--diff-heads", "5"], "diff_heads=5"),
+    (["train", "--out", "x", "--heads", "5"], "heads=5"),
+    (["train", "--out", "x", "--patch", "3"], "patch=3"),
+    (["train", "--out", "x", "--train-images", "9999"], "9999"),
+    (["train", "--out", "x", "--image-size", "64"], "image_size=64"),
+    (["train", "--out", "x", "--device", "tpu"], "'tpu'"),
+    (["attack", "nowhere"], "nowhere is not a run"),
+    (["attack", "RUN", "--eps", "8"], "8/255"),
+    (["attack", "RUN", "--eps", "4/0"], "'4/0'"),
+    (["attack", "RUN", "--eps", "-1/255"], "-1/255"),
+    (["attack", "RUN", "--eps", "nan"], "nan"),
+    (["attack", "RUN", "--steps", "0"], "steps=0"),
+    (["attack", "RUN", "--images", "0"], "images=0"),
+    (["attack", "RUN", "--data", "cifar10"], "does not fit"),
+    (["measure", "RUN", "--measures", "vibes"], "'vibes'"),
+    (["measure", "RUN", "--probes", "1"], "probes=1"),
+    (["compare", "RUN", "RUN", "--out", "x"], "with itself"),
+    (["compare", "RUN", "nowhere", "--out", "x"], "nowhere is not a run"),
+    (["report", "nowhere"], "comparison.json does not exist"),
+]
+
+
+@pytest.mark.parametrize(("words", "named"), BAD, ids=lambda v: " ".join(v) if isinstance(v, list) else "")
+def test_bad_input_gets_one_sentence_exit_code_2_and_leaves_nothing(
+    words, named, cli, runs, tmp_path, monkeypatch, request
+):
+    if "cifar10" in words:
+        request.getfixturevalue("data_root")
+    monkeypatch.chdir(tmp_path)
+    code, out, err = cli(*(runs[1] if w == "RUN" else w for w in words))
+    assert code == 2
+    assert out == ""
+    assert named in err
+    assert err.startswith("antiphase")
+    assert len(err.strip().splitlines()) == 1
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_same_holds_in_a_process_of_its_own(shell, tmp_path):
+    done = shell("train", "--out", tmp_path / "x", "--attention", "differential:lambda_init=1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("antiphase train: lambda_init=1 with out_scale=official")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_run_without_a_checkpoint_or_with_a_broken_one_is_refused(cli, runs, tmp_path):
+    broken = tmp_path / "broken"
+    shutil.copytree(runs[1], broken)
+    (broken / "checkpoint.json").write_text("{")
+    code, _, err = cli("attack", broken)
+    assert code == 2
+    assert "checkpoint.json is not valid JSON" in err
+    (broken / "checkpoint.json").unlink()
+    code, _, err = cli("measure", broken)
+    assert code == 2
+    assert "no checkpoint" in err
+
+
+def test_a_diverging_run_exits_with_1_and_a_sentence(cli, tmp_path):
+    code, _, err = cli("train", "--out", tmp_path / "x", "--lr", "1e30", "--attention", "differential")
+    assert code == 1
+    assert "epoch 1" in err
+    assert "Traceback" not in err
+
+
+# ------------------------------------------------------------------------------------------------- the steps one by one
+
+
+def test_train_attack_measure_compare_report_one_by_one(cli, tmp_path):
+    for name, attention in (("vit", "softmax"), ("diffvit", "differential")):
+        code, out, err = cli("train", "--out", tmp_path / name, "--attention", attention, "--epochs", "3", "--json")
+        assert code == 0, err
+        assert len(json.loads(out)["log"]) == 3
+    code, out, _ = cli("attack", tmp_path / "vit", "--eps", "8/255", "0.1", "--images", "40", "--json")
+    cells = json.loads(out)["cells"]
+    assert code == 0
+    assert [cell["eps"] for cell in cells] == [8 / 255, 0.1]
+    assert cells[0]["rates"]["asr_change"]["n"] == 40
+    code, out, _ = cli("measure", tmp_path / "diffvit", "--images", "16", "--json")
+    measured = json.loads(out)
+    assert code == 0
+    assert {"lipschitz", "alignment", "lambda"} <= set(measured)
+    code, out, _ = cli("compare", tmp_path / "vit", tmp_path / "diffvit", "--out", tmp_path / "both", "--json")
+    assert code == 0
+    assert json.loads(out) == json.loads((tmp_path / "both" / "comparison.json").read_text())
+    code, out, _ = cli("report", tmp_path / "both")
+    assert code == 0
+    assert Path(out.strip()) == tmp_path / "both" / "report" / "index.html"
+    assert "<svg" in (tmp_path / "both" / "report" / "index.html").read_text()
+
+
+def test_tables_are_for_people(cli, runs):
+    code, out, _ = cli("attack", runs[1], "--eps", "8/255", "--images", "32")
+    assert code == 0
+    assert "8/255" in out
+    assert "robust_accuracy" in out
+    code, out, _ = cli("measure", runs[0])
+    assert code == 0
+    assert "lower bound" in out
+    assert "alignment" not in out  # a softmax model has one branch
+
+
+def test_an_answer_that_is_on_disk_is_not_computed_again(cli, runs):
+    words = ("attack", runs[1], "--eps", "6/255", "--images", "32", "--json")
+    first = cli(*words)[1]
+    began = time.perf_counter()
+    assert cli(*words)[1] == first  # with its seconds and all
+    assert time.perf_counter() - began < 5
+
+
+def test_flags_may_come_in_any_order(cli, runs):
+    orders = (
+        ("attack", runs[1], "--eps", "4/255", "6/255", "--images", "32", "--json"),
+        ("attack", "--images", "32", "--json", "--eps", "4/255", "6/255", "--seed", "0", runs[1]),
+        ("attack", "--json", runs[1], "--images=32", "--eps", "6/255", "4/255"),
+    )
+    assert len({cli(*order)[1] for order in orders}) == 1
+
+
+def test_mixed_layers_and_every_option_of_attention_reach_the_model(cli, tmp_path):
+    words = (
+        "--depth",
+        "2",
+        "--attention",
+        "softmax",
+        "differential:lambda_init=0.3/0.5,learned=false,head_norm=none,out_scale=none",
+    )
+    code, _, err = cli("train", *words, "--epochs", "1", "--out", tmp_path / "x")
+    assert code == 0, err
+    layers = json.loads((tmp_path / "x" / "run.json").read_text())["model"]["attention"]
+    assert layers[0] == {"kind": "Softmax"}
+    assert layers[1] == {
+        "kind": "Differential", "lambda_init": [0.3, 0.5], "learned": False, "head_norm": "none", "out_scale": "none"
+    }  # fmt: skip
+
+
+def test_real_cifar10_goes_through_every_step(cli, tmp_path, data_root):
+    cifar = ("--scale", "cpu", "--data-root", data_root)
+    for attention in ("softmax", "differential"):
+        small = ("--train-images", "500", "--epochs", "1", "--width", "32")
+        code, _, err = cli("train", *cifar, *small, "--attention", attention, "--out", tmp_path / attention)
+        assert code == 0, err
+    quick = ("--images", "16", "--eps", "1/255", "--steps", "3", "--runs", "1", "--draws", "2", "--probes", "2")
+    code, _, err = cli(
+        "compare", tmp_path / "softmax", tmp_path / "differential", "--out", tmp_path / "both", *cifar, *quick
+    )
+    assert code == 0, err
+    assert cli("report", tmp_path / "both")[0] == 0

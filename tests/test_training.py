@@ -1,0 +1,271 @@
+"""One loop: deterministic, resumable to the bit, and honest when it fails."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from antiphase.config import InputError
+from antiphase.files import held
+from antiphase.models import Differential, Softmax, ViTConfig
+from antiphase.models.checkpoint import Run, read_tensors
+from antiphase.training import TrainConfig
+from antiphase.training.augment import crop_flip
+from antiphase.training.loop import Diverged, train
+
+SMALL = ViTConfig(patch=2, width=32, heads=4, attention=(Differential(),))
+SHORT = TrainConfig(epochs=2)
+
+
+def weights(run: Run) -> dict[str, torch.Tensor]:
+    return read_tensors(run.folder, "weights")
+
+
+def test_the_same_config_and_seed_give_the_same_bits(digits, tmp_path):
+    a, b = (train(SMALL, SHORT, *digits, tmp_path / name) for name in "ab")
+    assert a.weights_digest == b.weights_digest
+    other = train(SMALL, TrainConfig(epochs=2, seed=1), *digits, tmp_path / "c")
+    assert other.weights_digest != a.weights_digest
+
+
+class Pulled(Exception):
+    """The plug was pulled."""
+
+
+@pytest.mark.parametrize(
+    "config", [SHORT, TrainConfig(epochs=2, augment="crop-flip", schedule="cosine", label_smoothing=0.1)]
+)
+def test_a_run_cut_off_in_the_middle_of_an_epoch_ends_with_the_same_bits(digits, tmp_path, config, monkeypatch):
+    """Checkpoints after every step, the plug pulled after step 15 of 24 and after step 3 of what was left."""
+    from antiphase.training import loop
+
+    whole = train(SMALL, config, *digits, tmp_path / "whole")
+    eager = TrainConfig(**{**vars(config), "checkpoint_seconds": 0.0})
+    real = loop._save
+    for left in (15, 3):
+        budget = iter(range(left))
+
+        def save_then_stop(*args, budget=budget):
+            real(*args)
+            if next(budget, None) is None:
+                raise Pulled
+
+        monkeypatch.setattr(loop, "_save", save_then_stop)
+        with pytest.raises(Pulled):
+            train(SMALL, eager, *digits, tmp_path / "cut")
+    monkeypatch.setattr(loop, "_save", real)
+    cut = train(SMALL, eager, *digits, tmp_path / "cut")
+    assert cut.weights_digest == whole.weights_digest
+    drop = lambda rows: [{k: v for k, v in row.items() if k != "seconds"} for row in rows]  # noqa: E731
+    assert drop(cut.log) == drop(whole.log)
+
+
+def kill_and_resume(folder, kills: int, seed: int) -> int:
+    """`antiphase train` in a process of its own, killed with SIGKILL at random moments, then left to finish."""
+    draw = random.Random(seed)
+    argv = [sys.executable, "-m", "antiphase", "train", "--out", str(folder), "--attention", "differential"]
+    argv += ["--epochs", "40", "--checkpoint-seconds", "0.05"]
+    killed = 0
+    for _ in range(kills):
+        process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        before = (folder / "checkpoint.json").read_text() if (folder / "checkpoint.json").exists() else None
+        while process.poll() is None:  # wait until this process has written something of its own
+            if (folder / "checkpoint.json").exists() and (folder / "checkpoint.json").read_text() != before:
+                break
+            time.sleep(0.01)
+        time.sleep(draw.uniform(0, 0.6))
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+            killed += 1
+        process.wait()
+    subprocess.run(argv, check=True, capture_output=True)
+    return killed
+
+
+def test_a_run_killed_at_random_moments_ends_with_the_bits_of_one_never_killed(tmp_path):
+    assert kill_and_resume(tmp_path / "killed", kills=3, seed=0) == 3
+    assert kill_and_resume(tmp_path / "whole", kills=0, seed=0) == 0
+    assert Run(tmp_path / "killed").weights_digest == Run(tmp_path / "whole").weights_digest
+    assert not list((tmp_path / "killed").glob(".*.partial"))
+
+
+@pytest.mark.slow
+def test_ten_more_kills_change_nothing(tmp_path):
+    assert kill_and_resume(tmp_path / "killed", kills=10, seed=1) >= 5
+    kill_and_resume(tmp_path / "whole", kills=0, seed=0)
+    assert Run(tmp_path / "killed").weights_digest == Run(tmp_path / "whole").weights_digest
+
+
+def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path, shell):
+    argv = [sys.executable, "-m", "antiphase", "train", "--out", str(tmp_path / "run"), "--epochs", "60"]
+    process = subprocess.Popen(argv, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    while not (tmp_path / "run" / "checkpoint.json").exists():
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command goes on" in errors
+    assert "Traceback" not in errors
+    done = shell(*argv[3:])
+    assert done.returncode == 0
+    assert len(Run(tmp_path / "run").log) == 60
+
+
+def test_a_finished_run_is_returned_as_it_is(digits, tmp_path):
+    first = train(SMALL, SHORT, *digits, tmp_path / "run")
+    stamp = (tmp_path / "run" / "checkpoint.json").stat().st_mtime_ns
+    assert train(SMALL, SHORT, *digits, tmp_path / "run").weights_digest == first.weights_digest
+    assert (tmp_path / "run" / "checkpoint.json").stat().st_mtime_ns == stamp
+
+
+def test_the_log_says_what_happened_each_epoch(digits, tmp_path):
+    run = train(SMALL, SHORT, *digits, tmp_path / "run")
+    assert [row["epoch"] for row in run.log] == [1, 2]
+    assert set(run.log[0]) == {"epoch", "loss", "train_accuracy", "test_accuracy", "lambda", "seconds"}
+    assert run.log[1]["loss"] < run.log[0]["loss"]
+    assert list(run.log[0]["lambda"]) == ["model.blocks.0.attn"]
+    about = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert about["training"]["seed"] == 0
+    assert about["data"]["train"] == {"images": 1437, "fingerprint": digits[0].fingerprint}
+    assert {"torch", "timm", "antiphase"} <= set(about["environment"]["versions"])
+
+
+def test_the_stored_model_is_the_trained_one(digits, tmp_path):
+    from antiphase.measures.success import accuracy
+
+    run = train(SMALL, SHORT, *digits, tmp_path / "run")
+    assert accuracy(run.classifier(), digits[1]) == run.log[-1]["test_accuracy"]
+
+
+# ------------------------------------------------------------------------------------------------- failure
+
+
+def _explode(monkeypatch, layer_value):
+    """After four steps something goes to infinity."""
+    from antiphase.training import loop
+
+    real, count = loop._step, iter(range(100))
+
+    def step(model, *args):
+        if next(count) == 16:
+            with torch.no_grad():
+                layer_value(model)
+        return real(model, *args)
+
+    monkeypatch.setattr(loop, "_step", step)
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "named"),
+    [
+        (
+            lambda m: [m.model.blocks[0].attn.get_parameter(f"lambda_{b}1").fill_(1e4) for b in "qk"],
+            "lambda of layer .* is inf",
+        ),
+        (lambda m: m.model.blocks[0].attn.qkv.weight.fill_(1e30), "attention logits of layer model.blocks.0.attn"),
+        (lambda m: m.model.head.bias.fill_(float("nan")), "weights model.head.bias"),
+    ],
+)
+def test_a_nan_loss_stops_the_run_names_the_layer_and_keeps_the_last_good_checkpoint(
+    digits, tmp_path, monkeypatch, sabotage, named
+):
+    _explode(monkeypatch, sabotage)
+    with pytest.raises(Diverged, match=named):
+        train(SMALL, SHORT, *digits, tmp_path / "run")
+    progress = json.loads((tmp_path / "run" / "checkpoint.json").read_text())["progress"]
+    assert (progress["epoch"], progress["complete"]) == (1, False)
+    assert all(t.isfinite().all() for t in read_tensors(tmp_path / "run", "weights").values())
+    monkeypatch.undo()
+    whole = train(SMALL, SHORT, *digits, tmp_path / "whole")
+    assert train(SMALL, SHORT, *digits, tmp_path / "run").weights_digest == whole.weights_digest
+
+
+@pytest.mark.parametrize("harm", ["truncate", "alter", "remove"])
+def test_a_damaged_checkpoint_is_named_and_refused(digits, tmp_path, harm):
+    run = train(SMALL, TrainConfig(epochs=1), *digits, tmp_path / "run")
+    (path,) = run.folder.glob("weights-*.safetensors")
+    raw = path.read_bytes()
+    if harm == "truncate":
+        path.write_bytes(raw[: len(raw) // 2])
+    elif harm == "alter":
+        path.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
+    else:
+        path.unlink()
+    with pytest.raises(InputError, match=path.name):
+        run.classifier()
+
+
+def test_a_folder_with_another_run_or_other_things_is_refused(digits, tmp_path):
+    train(SMALL, TrainConfig(epochs=1), *digits, tmp_path / "run")
+    with pytest.raises(InputError, match=r"training\.epochs is 1 there, 2 here"):
+        train(SMALL, SHORT, *digits, tmp_path / "run")
+    with pytest.raises(InputError, match=r"model\.width"):
+        train(ViTConfig(patch=2, width=64, heads=4), TrainConfig(epochs=1), *digits, tmp_path / "run")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("all of it")
+    with pytest.raises(InputError, match="not empty and not a run"):
+        train(SMALL, SHORT, *digits, tmp_path / "mine")
+
+
+def test_what_a_killed_process_left_half_written_is_swept_up(digits, tmp_path):
+    run = train(SMALL, TrainConfig(epochs=1), *digits, tmp_path / "run")
+    left = run.folder / ".weights-0.7.safetensors.abc.partial"
+    left.write_bytes(b"half")
+    train(SMALL, TrainConfig(epochs=1), *digits, tmp_path / "run")
+    assert not left.exists()
+
+
+def test_two_processes_do_not_train_in_one_folder(digits, tmp_path):
+    with held(tmp_path / "run"), pytest.raises(InputError, match="another process is at work"):
+        train(SMALL, SHORT, *digits, tmp_path / "run")
+
+
+def test_splits_are_not_mixed_up(digits, tmp_path):
+    with pytest.raises(InputError, match="needs a train and a test split"):
+        train(SMALL, SHORT, digits[1], digits[0], tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "bad", [{"epochs": 0}, {"batch_size": 0}, {"lr": 0.0}, {"lr": float("nan")}, {"label_smoothing": 1.0}, {"seed": -1}]
+)
+def test_a_training_that_cannot_be_is_refused_by_name(bad):
+    with pytest.raises(InputError, match=next(iter(bad))):
+        TrainConfig(**bad)
+
+
+# ------------------------------------------------------------------------------------------------- augmentation and CIFAR
+
+
+def test_augmentation_belongs_to_the_example():
+    pixels = torch.rand(6, 3, 32, 32)
+    ids = np.arange(100, 106)
+    whole = crop_flip(pixels, ids, seed=0, epoch=3)
+    alone = torch.cat([crop_flip(pixels[i : i + 1], ids[i : i + 1], seed=0, epoch=3) for i in range(6)])
+    assert torch.equal(whole, alone)
+    assert not torch.equal(whole, crop_flip(pixels, ids, seed=0, epoch=4))
+
+
+def test_augmentation_shifts_and_mirrors_and_invents_nothing():
+    image = torch.arange(1.0, 65.0).reshape(1, 1, 8, 8).repeat(400, 1, 1, 1)
+    moved = crop_flip(image, np.arange(400), seed=0, epoch=0)
+    kept = [set(m.unique().tolist()) - {0.0} for m in moved]
+    assert all(k <= set(range(1, 65)) and len(k) >= 49 for k in kept)  # a shift of one loses at most a row and a column
+    mirrored = sum(bool((m[0, 4, 3] > m[0, 4, 4]) and m[0, 4, 3] > 0) for m in moved)
+    assert 150 < mirrored < 250
+
+
+def test_a_softmax_vit_learns_real_cifar10(data_root, tmp_path):
+    from antiphase.data import load
+
+    train_set = load("cifar10", "train", root=data_root).subset(2000)
+    test_set = load("cifar10", "test", root=data_root).subset(500)
+    config = ViTConfig(patch=4, width=64, heads=4, attention=(Softmax(),))
+    run = train(config, TrainConfig(epochs=4, batch_size=64), train_set, test_set, tmp_path / "run")
+    assert run.log[-1]["test_accuracy"] > 0.25  # ten classes: chance is 0.10
