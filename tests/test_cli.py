@@ -139,7 +139,7 @@ def test_train_attack_measure_compare_report_one_by_one(cli, tmp_path):
         code, out, err = cli("train", "--out", tmp_path / name, "--attention", attention, "--epochs", "3", "--json")
         assert code == 0, err
         assert len(json.loads(out)["log"]) == 3
-    code, out, _ = cli("attack", tmp_path / "vit", "--eps", "8/255", "0.1", "--images", "40", "--json")
+    code, out, _ = cli("attack", tmp_path / "vit", "--eps", "8/255,0.1", "--images", "40", "--json")
     cells = json.loads(out)["cells"]
     assert code == 0
     assert [cell["eps"] for cell in cells] == [8 / 255, 0.1]
@@ -178,9 +178,9 @@ def test_an_answer_that_is_on_disk_is_not_computed_again(cli, runs):
 
 def test_flags_may_come_in_any_order(cli, runs):
     orders = (
-        ("attack", runs[1], "--eps", "4/255", "6/255", "--images", "32", "--json"),
-        ("attack", "--images", "32", "--json", "--eps", "4/255", "6/255", "--seed", "0", runs[1]),
-        ("attack", "--json", runs[1], "--images=32", "--eps", "6/255", "4/255"),
+        ("attack", runs[1], "--eps", "4/255,6/255", "--images", "32", "--json"),
+        ("attack", "--images", "32", "--json", "--eps", "4/255,6/255", "--seed", "0", runs[1]),
+        ("attack", "--json", runs[1], "--images=32", "--eps", "6/255,4/255"),
     )
     assert len({cli(*order)[1] for order in orders}) == 1
 

@@ -14,14 +14,14 @@ from antiphase.config import Budget
 from antiphase.scales import SCALES, ScaleName
 
 EXAMPLES = """\
-  antiphase attack runs/diffvit --eps 4/255 8/255
-  antiphase attack runs/c10 --scale cpu --eps 0.25/255 1/255 --images 256 --json"""
+  antiphase attack runs/diffvit --eps 4/255,8/255
+  antiphase attack runs/c10 --scale cpu --eps 0.25/255,1/255 --images 256 --json"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
     run: tyro.conf.Positional[Path]  # folder of a trained run
-    eps: tuple[Budget, ...] = ()  # Linf budgets, as 4/255 or 0.0157
+    eps: tuple[Budget, ...] = ()  # Linf budgets, separated by commas: 4/255,8/255
     steps: int = 20  # of PGD
     runs: int = 1  # independent random starts
     seed: int = 0

@@ -14,7 +14,7 @@ from antiphase.scales import SCALES, ScaleName
 from antiphase.studies.config import CompareConfig
 
 EXAMPLES = """\
-  antiphase compare runs/vit runs/diffvit --out runs/comparison --eps 4/255 8/255 16/255
+  antiphase compare runs/vit runs/diffvit --out runs/comparison --eps 4/255,8/255,16/255
   antiphase compare runs/c10-vit runs/c10-diffvit --out runs/c10 --scale cpu"""
 
 

@@ -130,15 +130,15 @@ def _registry(refusals: list[InputError]) -> ConstructorRegistry:
         return instance
 
     @registry.primitive_rule
-    def budget(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Budget] | None:
-        if info.type is not Budget:
+    def budgets(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[tuple[Budget, ...]] | None:
+        if info.type != tuple[Budget, ...]:
             return None
         return PrimitiveConstructorSpec(
-            nargs=1,
-            metavar="EPS",
-            instance_from_str=kept(Budget),
-            is_instance=lambda value: isinstance(value, Budget),
-            str_from_instance=lambda value: [str(value)],
+            nargs=1,  # one word, so that a positional argument may follow it
+            metavar="EPS[,EPS...]",
+            instance_from_str=kept(lambda word: tuple(map(Budget, word.split(",")))),
+            is_instance=lambda value: isinstance(value, tuple),
+            str_from_instance=lambda value: [",".join(map(str, value))],
         )
 
     @registry.primitive_rule

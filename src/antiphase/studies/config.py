@@ -12,7 +12,11 @@ from antiphase.config import Budget, InputError
 class CompareConfig:
     """What is asked of both models."""
 
-    eps: tuple[Budget, ...] = (Budget("1/255"), Budget("2/255"), Budget("4/255"))  # Linf budgets, as 4/255 or 0.0157
+    eps: tuple[Budget, ...] = (
+        Budget("1/255"),
+        Budget("2/255"),
+        Budget("4/255"),
+    )  # Linf budgets, separated by commas: 4/255,8/255
     steps: int = 20  # of PGD
     runs: int = 3  # independent random starts
     draws: int = 32  # random perturbations per image for the Lipschitz estimate

@@ -1,0 +1,162 @@
+"""What README and docs show is what happens."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from antiphase.cli import COMMANDS
+from tests.conftest import ROOT
+
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return [body for kind, body in BLOCK.findall((ROOT / page).read_text()) if kind == language]
+
+
+def commands(page: str) -> list[list[str]]:
+    lines = "".join(blocks(page, "bash")).splitlines()
+    return [shlex.split(line, comments=True) for line in lines if shlex.split(line, comments=True)]
+
+
+def reordered(words: list[str]) -> list[str]:
+    """The same command with its flags in reverse order, positional arguments last."""
+    program, command, *rest = words
+    groups: list[list[str]] = [[]]
+    for word in rest:
+        if word.startswith("--"):
+            groups.append([])
+        groups[-1].append(word)
+    positional, *flags = groups
+    return [program, command, *(word for group in reversed(flags) for word in group), *positional]
+
+
+def test_every_readme_command_runs_and_again_with_its_flags_in_another_order(cli, tmp_path, monkeypatch, data_root):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ANTIPHASE_DATA", str(data_root))
+    ours = [words for words in commands("README.md") if words[0] == "antiphase"]
+    assert {words[1] for words in ours} == set(COMMANDS) - {"demo"}
+    for words in ours:
+        code, out, err = cli(*words[1:])
+        assert code == 0, err
+        assert out
+    for words in ours:
+        code, again, err = cli(*reordered(words)[1:], "--json")
+        assert code == 0, err
+        assert again == cli(*words[1:], "--json")[1]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/data.md"])
+def test_every_python_block_runs(page, tmp_path):
+    for body in blocks(page, "python"):
+        done = subprocess.run([sys.executable, "-c", body], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout
+
+
+def test_the_python_example_is_about_ten_lines():
+    (body,) = blocks("README.md", "python")
+    assert len([line for line in body.splitlines() if line]) <= 10
+
+
+def test_every_make_target_in_the_docs_exists():
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+    for page in ("README.md", "CONTRIBUTING.md"):
+        for words in commands(page):
+            if words[0] == "make":
+                assert words[1] in targets
+
+
+def test_every_link_leads_somewhere():
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory, shell):
+    folder = tmp_path_factory.mktemp("demo")
+    done = shell("demo", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+def test_the_demo_prints_what_the_readme_says(demo):
+    """The numbers are this machine's; the sentences and the budgets are the demo's."""
+    _, printed = demo
+    (shown,) = blocks("README.md", "text")
+    blank = lambda text: re.sub(r"[-+]?\d[\d.]*(e-\d+)?", "#", " ".join(text.split()))  # noqa: E731
+    assert blank(shown.splitlines()[0]) == blank(printed.splitlines()[0])
+    assert shown.strip().splitlines()[-1] == printed.strip().splitlines()[-1]
+
+
+def test_the_demo_meets_its_promises(demo):
+    import json
+
+    folder, _ = demo
+    comparison = json.loads((folder / "runs/demo/comparison.json").read_text())
+    for side in comparison["models"]:
+        assert side["test_accuracy"] > 0.90
+        rates = [cell["rates"]["asr_change"]["value"] for cell in side["attacks"]]
+        assert rates[0] < 0.1
+        assert rates[-1] > 0.9
+    html = (folder / "runs/demo/report/index.html").read_text()
+    assert all(f'id="{part}"' in html for part in ("headline", "asr", "maps", "sensitivity"))
+
+
+def test_benchmark_page_is_what_the_results_say():
+    from benchmarks.__main__ import PAGE, RESULTS, page
+    from benchmarks.lines import LINES
+
+    from antiphase import files
+
+    records = files.read_json(RESULTS)
+    assert PAGE.read_text() == page(records)
+    assert [r["name"] for r in records] == list(LINES)
+    for r in records:
+        low, high = r["interval"]
+        assert low <= r["ratio"] <= high
+        assert r["pairs"] >= 30
+        sign, goal = r["goal"].split()
+        assert r["met"] == (high <= float(goal) if sign == "<=" else low >= float(goal))
+
+
+# ------------------------------------------------------------------------------------------------- the wheel, away from here
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    subprocess.run([sys.executable, "-m", "build", "--wheel", "--outdir", out, ROOT], check=True, capture_output=True)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+def test_the_wheel_carries_all_it_needs_and_nothing_else(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "antiphase/report/templates/comparison.html" in names
+    assert "antiphase/py.typed" in names
+    assert not [n for n in names if n.startswith(("tests", "benchmarks", "docs"))]
+    (metadata,) = [n for n in names if n.endswith("METADATA")]
+    text = zipfile.ZipFile(wheel).read(metadata).decode()
+    assert "Author: The antiphase authors" in text
+    assert "License-Expression: MIT" in text
+
+
+@pytest.mark.slow
+def test_the_wheel_in_an_empty_venv_away_from_the_clone_runs_the_demo(wheel, tmp_path):
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    install = [python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", wheel]
+    subprocess.run(install, check=True, timeout=1500)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "ANTIPHASE", "VIRTUAL_ENV"))}
+    command = [tmp_path / "venv" / "bin" / "antiphase", "demo"]
+    done = subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "runs/demo/report/index.html").exists()
