@@ -18,7 +18,7 @@ from antiphase.models import Differential, Softmax, ViTConfig
 from antiphase.models.vit import build
 from antiphase.scales import SCALES
 from antiphase.training import TrainConfig
-from antiphase.training.loop import Progress, _step
+from antiphase.training.learner import Learner
 from antiphase.training.tasks import Classification
 
 Timed = Callable[[], float]  # does the thing once and returns its seconds
@@ -71,10 +71,8 @@ def _model(scale: str, attention: Softmax | Differential) -> nn.Module:
 
 def _training_step(model: nn.Module, batch: Batch) -> Timed:
     """One step of the real loop: zero, forward, loss, backward, Adam."""
-    model.train()
-    config, task = TrainConfig(), Classification()
-    optimizer = torch.optim.Adam(model.parameters(), lr=config.lr, fused=True)
-    return timed(lambda: _step(model, optimizer, task, batch, config, Progress()))
+    learner = Learner(model.train(), TrainConfig())
+    return timed(lambda: learner.update(batch, lr=5e-4))
 
 
 def _with_timms_attention(model: nn.Module) -> nn.Module:

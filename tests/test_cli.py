@@ -71,6 +71,7 @@ BAD = [
     (["train", "--out", "x", "--train-images", "9999"], "9999"),
     (["train", "--out", "x", "--image-size", "64"], "image_size=64"),
     (["train", "--out", "x", "--device", "tpu"], "'tpu'"),
+    (["train", "--out", "x", "--config", "none.yaml"], "none.yaml"),
     (["attack", "nowhere"], "nowhere is not a run"),
     (["attack", "RUN", "--eps", "8"], "8/255"),
     (["attack", "RUN", "--eps", "4/0"], "'4/0'"),
@@ -200,6 +201,26 @@ def test_mixed_layers_and_every_option_of_attention_reach_the_model(cli, tmp_pat
     assert layers[1] == {
         "kind": "Differential", "lambda_init": [0.3, 0.5], "learned": False, "head_norm": "none", "out_scale": "none"
     }  # fmt: skip
+
+
+def test_a_config_file_or_another_runs_json_sets_the_defaults_and_flags_override_it(cli, tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        "model: {width: 16, heads: 2, attention: [{kind: Differential, lambda_init: 0.5}]}\ntraining: {epochs: 1}\n"
+    )
+    code, _, err = cli("train", "--out", tmp_path / "a", "--config", recipe)
+    assert code == 0, err
+    about = json.loads((tmp_path / "a" / "run.json").read_text())
+    assert (about["model"]["width"], about["model"]["patch"], about["training"]["epochs"]) == (16, 2, 1)
+    code, _, err = cli("train", "--seed", "3", "--config", tmp_path / "a" / "run.json", "--out", tmp_path / "b")
+    assert code == 0, err
+    again = json.loads((tmp_path / "b" / "run.json").read_text())
+    assert again["model"] == about["model"]
+    assert again["training"] == about["training"] | {"seed": 3}
+    recipe.write_text("modle: {}\n")
+    code, _, err = cli("train", "--out", tmp_path / "c", "--config", recipe)
+    assert code == 2
+    assert "'modle'" in err
 
 
 def test_real_cifar10_goes_through_every_step(cli, tmp_path, data_root):

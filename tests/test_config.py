@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphase.attacks import PGD, Linf
-from antiphase.config import Budget, InputError, dump_yaml, fingerprint, from_plain, load_yaml, to_plain
+from antiphase.config import Budget, InputError, dump_yaml, fingerprint, from_plain, overlaid, read_yaml, to_plain
 from antiphase.files import read_lines, write_lines, write_whole
 from antiphase.models import Differential, Schedule, Softmax, ViTConfig
 from antiphase.models.notation import attention_text, parse_attention
@@ -50,7 +50,7 @@ def test_configs_survive_yaml(attention, tmp_path):
     config = ViTConfig(depth=2, heads=4, width=64, attention=(attention,))
     path = tmp_path / "model.yaml"
     path.write_text(dump_yaml(config))
-    assert load_yaml(ViTConfig, path) == config
+    assert from_plain(ViTConfig, read_yaml(path)) == config
 
 
 def test_an_attack_survives_the_round_trip():
@@ -76,10 +76,20 @@ def test_a_wrong_field_is_named(plain, named):
 
 def test_a_config_file_that_is_not_there_or_not_yaml_is_named(tmp_path):
     with pytest.raises(InputError, match=r"none\.yaml"):
-        load_yaml(ViTConfig, tmp_path / "none.yaml")
+        read_yaml(tmp_path / "none.yaml")
     (tmp_path / "bad.yaml").write_text("a: [")
     with pytest.raises(InputError, match=r"bad\.yaml is not YAML"):
-        load_yaml(ViTConfig, tmp_path / "bad.yaml")
+        read_yaml(tmp_path / "bad.yaml")
+    (tmp_path / "list.yaml").write_text("- 1")
+    with pytest.raises(InputError, match=r"list\.yaml is not a config"):
+        read_yaml(tmp_path / "list.yaml")
+
+
+def test_a_file_changes_only_what_it_names():
+    base = TrainConfig(epochs=3, lr=0.1)
+    assert overlaid(base, {"lr": 0.2}, "training") == TrainConfig(epochs=3, lr=0.2)
+    with pytest.raises(InputError, match="'learning_rate'"):
+        overlaid(base, {"learning_rate": 0.2}, "training")
 
 
 @given(st.integers(1, 64), st.floats(1e-6, 1.0))

@@ -111,7 +111,7 @@ def test_we_reproduce_the_diffclip_authors_vision_tower(fixtures, name, attentio
         model_in = (expected["image"] - seam.mean) / seam.std
         features = model.forward_features(model_in)[:, 0] @ projection
         seam(expected["image"])
-    assert (features - expected["image_embed"]).abs().max() < 2e-5
+    assert (features - expected["image_embed"]).abs().max() < 5e-6
     for i, maps in enumerate(record.values()):
         if maps.noise is not None:
             theirs = expected["maps"][f"vision.{i}"]

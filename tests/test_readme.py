@@ -150,6 +150,19 @@ def test_the_wheel_carries_all_it_needs_and_nothing_else(wheel):
 
 
 @pytest.mark.slow
+def test_make_demo_works_on_a_fresh_clone(tmp_path):
+    subprocess.run(["git", "clone", "--quiet", ROOT, tmp_path / "clone"], check=True)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "ANTIPHASE", "VIRTUAL_ENV", "MAKE"))}
+    for _ in range(2):  # and it is quick the second time
+        done = subprocess.run(
+            ["make", "demo"], cwd=tmp_path / "clone", env=clean, capture_output=True, text=True, timeout=1500
+        )
+        assert done.returncode == 0, done.stderr
+    assert "pip" not in done.stdout
+    assert (tmp_path / "clone/runs/demo/report/index.html").exists()
+
+
+@pytest.mark.slow
 def test_the_wheel_in_an_empty_venv_away_from_the_clone_runs_the_demo(wheel, tmp_path):
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"

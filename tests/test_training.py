@@ -18,7 +18,8 @@ from antiphase.models import Differential, Softmax, ViTConfig
 from antiphase.models.checkpoint import Run, read_tensors
 from antiphase.training import TrainConfig
 from antiphase.training.augment import crop_flip
-from antiphase.training.loop import Diverged, train
+from antiphase.training.learner import Diverged, Learner
+from antiphase.training.loop import train
 
 SMALL = ViTConfig(patch=2, width=32, heads=4, attention=(Differential(),))
 SHORT = TrainConfig(epochs=2)
@@ -48,7 +49,7 @@ def test_a_run_cut_off_in_the_middle_of_an_epoch_ends_with_the_same_bits(digits,
 
     whole = train(SMALL, config, *digits, tmp_path / "whole")
     eager = TrainConfig(**{**vars(config), "checkpoint_seconds": 0.0})
-    real = loop._save
+    real = loop.save
     for left in (15, 3):
         budget = iter(range(left))
 
@@ -57,10 +58,10 @@ def test_a_run_cut_off_in_the_middle_of_an_epoch_ends_with_the_same_bits(digits,
             if next(budget, None) is None:
                 raise Pulled
 
-        monkeypatch.setattr(loop, "_save", save_then_stop)
+        monkeypatch.setattr(loop, "save", save_then_stop)
         with pytest.raises(Pulled):
             train(SMALL, eager, *digits, tmp_path / "cut")
-    monkeypatch.setattr(loop, "_save", real)
+    monkeypatch.setattr(loop, "save", real)
     cut = train(SMALL, eager, *digits, tmp_path / "cut")
     assert cut.weights_digest == whole.weights_digest
     drop = lambda rows: [{k: v for k, v in row.items() if k != "seconds"} for row in rows]  # noqa: E731
@@ -148,18 +149,16 @@ def test_the_stored_model_is_the_trained_one(digits, tmp_path):
 
 
 def _explode(monkeypatch, layer_value):
-    """After four steps something goes to infinity."""
-    from antiphase.training import loop
+    """In the fifth step of the second epoch something goes to infinity."""
+    real, count = Learner.update, iter(range(100))
 
-    real, count = loop._step, iter(range(100))
-
-    def step(model, *args):
+    def update(learner, *args, **kwargs):
         if next(count) == 16:
             with torch.no_grad():
-                layer_value(model)
-        return real(model, *args)
+                layer_value(learner.model)
+        return real(learner, *args, **kwargs)
 
-    monkeypatch.setattr(loop, "_step", step)
+    monkeypatch.setattr(Learner, "update", update)
 
 
 @pytest.mark.parametrize(
@@ -238,6 +237,24 @@ def test_splits_are_not_mixed_up(digits, tmp_path):
 def test_a_training_that_cannot_be_is_refused_by_name(bad):
     with pytest.raises(InputError, match=next(iter(bad))):
         TrainConfig(**bad)
+
+
+# ------------------------------------------------------------------------------------------------- several processes
+
+
+def test_two_processes_share_the_batches_and_learn_the_same(tmp_path):
+    """torchrun on this machine (gloo): the averaged gradient is the gradient of the whole batch, uneven last batch included."""
+    words = ["-m", "antiphase", "train", "--epochs", "2", "--attention", "differential", "--batch-size", "101"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    for launcher, name in ((torchrun, "two"), ([sys.executable], "one")):
+        argv = [*launcher, *words, "--out", str(tmp_path / name)]
+        subprocess.run(argv, check=True, capture_output=True, env=environment, timeout=240)
+    two, one = (Run(tmp_path / name) for name in ("two", "one"))
+    assert [row["epoch"] for row in two.log] == [1, 2]
+    assert two.log[-1]["loss"] == pytest.approx(one.log[-1]["loss"], abs=2e-3)
+    for name, value in weights(one).items():
+        assert torch.allclose(weights(two)[name], value, atol=2e-3), name
 
 
 # ------------------------------------------------------------------------------------------------- augmentation and CIFAR

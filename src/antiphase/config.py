@@ -123,15 +123,24 @@ def _read_dataclass(hint: type[Any], plain: Mapping[str, Any], where: str) -> An
     return hint(**{k: _read(hints[k], v, f"{where}.{k}") for k, v in plain.items() if k != "kind"})
 
 
-def load_yaml(kind: type[T], path: Path) -> T:
-    """A config from a YAML (or JSON) file."""
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The sections of a YAML (or JSON) file."""
     try:
         plain = yaml.safe_load(path.read_text())
     except OSError as error:
         raise InputError(f"cannot read the config {path}: {error.strerror}") from None
     except yaml.YAMLError as error:
         raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    return from_plain(kind, plain, where=path.name)
+    if not isinstance(plain, dict):
+        raise InputError(f"{path} is not a config: it holds no sections such as 'model:'")
+    return plain
+
+
+def overlaid(config: T, plain: Any, where: str) -> T:
+    """The config with the fields that `plain` names set anew."""
+    if not isinstance(plain, dict):
+        raise InputError(f"{where} is {plain!r}, not a list of fields")
+    return from_plain(type(config), {**to_plain(config), **plain}, where)
 
 
 def dump_yaml(value: Any) -> str:

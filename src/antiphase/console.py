@@ -13,7 +13,7 @@ stdout = Console(highlight=False)
 
 
 @contextmanager
-def progress(label: str, total: int, done: int = 0) -> Iterator[Callable[[int, str], None]]:
+def progress(label: str, total: int, done: int = 0, *, show: bool = True) -> Iterator[Callable[[int, str], None]]:
     """A bar with the time left; yields `advance(steps, note)`. Silent when stderr is not a terminal."""
     columns = (
         TextColumn("{task.description}"),
@@ -24,7 +24,7 @@ def progress(label: str, total: int, done: int = 0) -> Iterator[Callable[[int, s
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
+    with Progress(*columns, console=stderr, transient=True, disable=not (show and stderr.is_terminal)) as bar:
         task = bar.add_task(label, total=total, completed=done, note="")
 
         def advance(steps: int = 1, note: str = "") -> None:

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable
 from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -79,11 +80,12 @@ def parse(name: str, module: ModuleType, argv: list[str]) -> Any:
 
 
 def _defaults(module: ModuleType, argv: list[str]) -> Any:
-    """The command at the scale that argv asks for; without --scale, at smoke."""
+    """The command at the scale that argv asks for (without --scale, at smoke), with its config file laid over it."""
     given = _value_of("--scale", argv)
     if given is not None and given not in SCALES:
         raise InputError(f"scale {given!r} is not known: it takes {', '.join(SCALES)}")
-    return module.Command.defaults(given or "smoke")
+    command, file = module.Command.defaults(given or "smoke"), _value_of("--config", argv)
+    return command.with_file(Path(file)) if file and hasattr(command, "with_file") else command
 
 
 def _value_of(flag: str, argv: list[str]) -> str | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import tyro
 
 from antiphase.cli.flags import DataFlags, at_least
-from antiphase.config import InputError
+from antiphase.config import InputError, overlaid, read_yaml
 from antiphase.models.config import ViTConfig
 from antiphase.scales import SCALES, ScaleName
 from antiphase.training.config import TrainConfig
@@ -18,13 +18,19 @@ EXAMPLES = """\
   antiphase train --out runs/vit
   antiphase train --out runs/diffvit --attention differential --epochs 30
   antiphase train --out runs/c10 --scale cpu --attention differential:lambda_init=0.5,out_scale=fixed
-  antiphase train --out runs/mixed --depth 2 --attention softmax differential"""
+  antiphase train --out runs/mixed --depth 2 --attention softmax differential
+  antiphase train --out runs/again --config runs/c10/run.json --scale cpu --seed 1
+  torchrun --nproc-per-node 2 -m antiphase train --out runs/shared --attention differential"""
+ABOUT_A_RUN = {"format", "title", "data", "environment"}  # the other sections of a run.json
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
     out: Path  # folder of the run; if it holds the beginning of this very run, training goes on from there
     scale: ScaleName = "smoke"  # sizes of everything below, where a flag does not say otherwise
+    config: Path | None = (
+        None  # YAML or JSON with sections model and training (a run.json too); flags still override it
+    )
     images: DataFlags = DataFlags()
     train_images: int | None = None  # class-balanced subset of the training split; None: all of it
     model: ViTConfig = ViTConfig()
@@ -43,6 +49,15 @@ class Command:
             model=ViTConfig(patch=s.patch, width=s.width, heads=s.heads, depth=s.depths[0]),
             training=TrainConfig(epochs=s.epochs),
         )
+
+    def with_file(self, path: Path) -> Command:
+        """These defaults with what the file says laid over them."""
+        plain = read_yaml(path)
+        if unknown := set(plain) - {"model", "training"} - ABOUT_A_RUN:
+            raise InputError(f"{path} has a section {sorted(unknown)[0]!r}: it takes model and training")
+        model = overlaid(self.model, plain.get("model", {}), f"{path.name}: model")
+        training = overlaid(self.training, plain.get("training", {}), f"{path.name}: training")
+        return replace(self, config=path, model=model, training=training)
 
     def __post_init__(self) -> None:
         at_least(1, train_images=self.train_images)

@@ -1,0 +1,68 @@
+"""One process or several: under `torchrun` every process takes its share of each batch and the gradients are averaged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes of this training: `size` of them, this one being number `rank`."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Exactly one process writes files and talks."""
+        return self.rank == 0
+
+    def share(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """This process's part of a batch; never empty, so that every process takes part in every step."""
+        return rows[self.rank :: self.size] if len(rows) >= self.size else rows
+
+    def weight(self, mine: int, whole: int) -> float:
+        """Scales a mean over this process's share so that the average over processes is the mean over the batch."""
+        return 1.0 if self.size == 1 or whole < self.size else mine * self.size / whole
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        return DistributedDataParallel(model) if self.size > 1 else model
+
+    def total(self, *values: float) -> list[float]:
+        """Sums over all processes, the same in each of them."""
+        if self.size == 1:
+            return list(values)
+        summed = torch.tensor(values, dtype=torch.float64)
+        if dist.get_backend() == "nccl":
+            summed = summed.cuda()
+        dist.all_reduce(summed)
+        return [float(v) for v in summed.tolist()]
+
+    def meet(self) -> None:
+        if self.size > 1:
+            dist.barrier()
+
+
+@contextmanager
+def join(device: torch.device) -> Iterator[World]:
+    """The world that `torchrun` made, or a world of one."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield World()
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield World(dist.get_rank(), dist.get_world_size())
+    finally:
+        dist.destroy_process_group()
