@@ -68,7 +68,16 @@ BAD = [
     (["train", "--out", "x", "--attention", "differential", "--diff-heads", "5"], "diff_heads=5"),
     (["train", "--out", "x", "--heads", "5"], "heads=5"),
     (["train", "--out", "x", "--patch", "3"], "patch=3"),
-    (["train", "--out", "x", "--train-images", "9999"], "9999"),
+    (["train", "--out", "x", "--train-images", "0"], "train_images=0"),
+    (["train", "--out", "x", "--lr", "inf"], "lr=inf"),
+    (["train", "--out", "x", "--mlp-ratio", "nan"], "mlp_ratio=nan"),
+    (["train", "--out", "x", "--attention", "differential:lambda_init=schedule/nan"], "a=nan"),
+    (["train", "--out", "x", "--attention", "differential:lambda_init=schedule/.8/.6/-1000"], "c=-1000"),
+    (["train", "--out", "/dev/null"], "/dev/null is a file"),
+    (["train", "--out", "/dev/null/x"], "/dev/null is a file"),
+    (["train", "--out", "x", "--device", "meta"], "'meta'"),
+    (["demo", "--out", "/dev/null"], "/dev/null is a file"),
+    (["demo", "--seed", "-1"], "seed=-1"),
     (["train", "--out", "x", "--image-size", "64"], "image_size=64"),
     (["train", "--out", "x", "--device", "tpu"], "'tpu'"),
     (["train", "--out", "x", "--config", "none.yaml"], "none.yaml"),
@@ -77,12 +86,16 @@ BAD = [
     (["attack", "RUN", "--eps", "4/0"], "'4/0'"),
     (["attack", "RUN", "--eps", "-1/255"], "-1/255"),
     (["attack", "RUN", "--eps", "nan"], "nan"),
+    (["attack", "RUN", "--eps", ""], "''"),
     (["attack", "RUN", "--steps", "0"], "steps=0"),
     (["attack", "RUN", "--images", "0"], "images=0"),
     (["attack", "RUN", "--data", "cifar10"], "does not fit"),
     (["measure", "RUN", "--measures", "vibes"], "'vibes'"),
     (["measure", "RUN", "--probes", "1"], "probes=1"),
+    (["measure", "VIT", "--measures", "lambda"], "no lambda"),
+    (["measure", "VIT", "--measures", "alignment"], "two branches"),
     (["compare", "RUN", "RUN", "--out", "x"], "with itself"),
+    (["compare", "RUN", "VIT", "--out", "/dev/null"], "/dev/null is a file"),
     (["compare", "RUN", "nowhere", "--out", "x"], "nowhere is not a run"),
     (["report", "nowhere"], "comparison.json does not exist"),
 ]
@@ -95,7 +108,7 @@ def test_bad_input_gets_one_sentence_exit_code_2_and_leaves_nothing(
     if "cifar10" in words:
         request.getfixturevalue("data_root")
     monkeypatch.chdir(tmp_path)
-    code, out, err = cli(*(runs[1] if w == "RUN" else w for w in words))
+    code, out, err = cli(*({"RUN": runs[1], "VIT": runs[0]}.get(w, w) for w in words))
     assert code == 2
     assert out == ""
     assert named in err
@@ -119,16 +132,79 @@ def test_a_run_without_a_checkpoint_or_with_a_broken_one_is_refused(cli, runs, t
     code, _, err = cli("attack", broken)
     assert code == 2
     assert "checkpoint.json is not valid JSON" in err
+    for damage in ("{}", "[]", "null"):
+        (broken / "checkpoint.json").write_text(damage)
+        code, _, err = cli("attack", broken)
+        assert code == 2
+        assert "checkpoint.json has no entry" in err
     (broken / "checkpoint.json").unlink()
     code, _, err = cli("measure", broken)
     assert code == 2
     assert "no checkpoint" in err
 
 
+def test_a_run_json_that_was_altered_is_refused(cli, runs, tmp_path):
+    altered = tmp_path / "altered"
+    shutil.copytree(runs[1], altered)
+    text = (altered / "run.json").read_text()
+    (altered / "run.json").write_text(text.replace('"lambda_init": 0.8', '"lambda_init": -2'))
+    code, _, err = cli("attack", altered, "--eps", "4/255")
+    assert code == 2
+    assert "run.json was altered" in err
+
+
+def test_an_unfinished_run_is_refused(cli, digits, tmp_path, monkeypatch):
+    from antiphase.models import ViTConfig
+    from antiphase.training import TrainConfig, loop
+
+    real = loop.save
+
+    def once(*args):
+        real(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop, "save", once)
+    with pytest.raises(KeyboardInterrupt):
+        loop.train(ViTConfig(patch=2, width=32, heads=4), TrainConfig(epochs=5), *digits, tmp_path / "half")
+    code, _, err = cli("attack", tmp_path / "half")
+    assert code == 2
+    assert "is not finished (epoch 1)" in err
+
+
+def test_a_damaged_comparison_is_refused(cli, tmp_path):
+    (tmp_path / "comparison.json").write_text("{}")
+    code, _, err = cli("report", tmp_path)
+    assert code == 2
+    assert "comparison.json has no entry 'models'" in err
+
+
+def test_a_reader_that_stops_early_is_no_error():
+    argv = f"{sys.executable} -m antiphase train --help | head -1"
+    done = subprocess.run(argv, shell=True, capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+
+
+def test_runs_of_one_name_are_told_apart(cli, runs, tmp_path):
+    for folder, run in (("a", runs[0]), ("b", runs[1])):
+        shutil.copytree(run, tmp_path / folder / "run")
+    words = ("--images", "8", "--eps", "8/255,8/255", "--steps", "2", "--draws", "1", "--probes", "2", "--json")
+    code, out, err = cli("compare", tmp_path / "a/run", tmp_path / "b/run", "--out", tmp_path / "c", *words)
+    assert code == 0, err
+    result = json.loads(out)
+    assert [side["name"] for side in result["models"]] == [str(tmp_path / "a/run"), str(tmp_path / "b/run")]
+    assert len(result["paired"]) == 1  # the same budget twice is one budget
+    assert result["scale"] == "smoke"
+
+
+def test_the_last_scale_counts(cli):
+    assert "(default: 32)" in cli("train", "--scale", "cpu", "--scale", "smoke", "--help")[1]
+
+
 def test_a_diverging_run_exits_with_1_and_a_sentence(cli, tmp_path):
     code, _, err = cli("train", "--out", tmp_path / "x", "--lr", "1e30", "--attention", "differential")
     assert code == 1
     assert "epoch 1" in err
+    assert "checkpoint is kept" not in err  # there is none yet
     assert "Traceback" not in err
 
 
@@ -235,3 +311,8 @@ def test_real_cifar10_goes_through_every_step(cli, tmp_path, data_root):
     )
     assert code == 0, err
     assert cli("report", tmp_path / "both")[0] == 0
+    assert json.loads((tmp_path / "both" / "comparison.json").read_text())["data"]["name"] == "cifar10"
+    again = ("--config", tmp_path / "softmax" / "run.json", "--data-root", data_root, "--out", tmp_path / "again")
+    assert cli("train", *again)[0] == 0  # the run's own data, size and recipe
+    logs = [(tmp_path / name / "log.jsonl").read_text().split('"seconds"')[0] for name in ("again", "softmax")]
+    assert logs[0] == logs[1]

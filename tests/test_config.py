@@ -112,9 +112,31 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_log_line_cut_short_is_dropped(tmp_path):
+def test_a_damaged_log_is_named(tmp_path):
     path = tmp_path / "log.jsonl"
     write_lines(path, [{"epoch": 1}])
+    assert read_lines(path) == [{"epoch": 1}]
     with path.open("a") as file:
         file.write('{"epoch": 2, "lo')
-    assert read_lines(path) == [{"epoch": 1}]
+    with pytest.raises(InputError, match=r"log\.jsonl is damaged"):
+        read_lines(path)
+
+
+def test_numbers_written_as_yaml_words_are_numbers(tmp_path):
+    (tmp_path / "c.yaml").write_text("lr: 5e-4")
+    assert from_plain(TrainConfig, read_yaml(tmp_path / "c.yaml")).lr == 5e-4
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_no_number_of_a_config_may_be_infinite_or_undefined(bad):
+    for make in (
+        lambda: ViTConfig(mlp_ratio=bad),
+        lambda: ViTConfig(mean=bad),
+        lambda: TrainConfig(lr=bad),
+        lambda: TrainConfig(weight_decay=bad),
+        lambda: TrainConfig(checkpoint_seconds=bad),
+        lambda: Schedule(a=bad),
+        lambda: PGD(within=Linf(0.1), step_size=bad),
+    ):
+        with pytest.raises(InputError, match=str(bad)):
+            make()

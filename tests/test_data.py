@@ -20,7 +20,7 @@ from PIL import Image
 from antiphase.config import InputError
 from antiphase.data import cache, load
 from antiphase.data.cifar import load_cifar
-from antiphase.data.folders import _is_test
+from antiphase.data.folders import is_test
 
 
 def png(value: int, side: int = 32) -> bytes:
@@ -263,10 +263,67 @@ def test_a_parquet_file_without_class_names_or_of_another_size_is_refused(tmp_pa
         load_cifar("cifar10", "test", folder)
 
 
+def test_columns_of_the_wrong_kind_are_named(tmp_path):
+    def table(label, column="img"):
+        images = [{"bytes": png(1), "path": None}] * 2
+        pq.write_table(pa.table({column: images, "label": label}), tmp_path / "test-0.parquet")
+        with pytest.raises(InputError) as refusal:
+            load_cifar("cifar10", "test", tmp_path)
+        return str(refusal.value)
+
+    assert "int64 with 1 empty" in table([1, None])
+    assert "double with 0 empty" in table([0.5, 1.0])
+    assert "string with 0 empty" in table(["cat", "dog"])
+    assert "no column 'image'" in table([0, 1], column="picture")
+
+
+def test_torchvisions_folder_may_lie_inside(tmp_path):
+    (tmp_path / "cifar10" / "cifar-10-batches-py").mkdir(parents=True)
+    with pytest.raises(InputError, match="cifar-10-batches-py is not a whole copy"):
+        load("cifar10", "test", root=tmp_path)
+
+
+def test_a_coco_file_of_another_kind_is_named(tmp_path, data_root):
+    shutil.copytree(data_root / "coco-tiny", tmp_path / "coco")
+    table = tmp_path / "coco/annotations/instances_val2017.json"
+    raw = json.loads(table.read_text())
+    for harm, named in (
+        ({"categories": None}, "not a COCO instances file"),
+        ({"annotations": [{"id": 1, "image_id": 1, "category_id": 999, "area": 1}]}, "category 999 of annotation 1"),
+        ({"annotations": [{"id": 1, "image_id": 1, "category_id": 1}]}, "'area'"),
+    ):
+        table.write_text(json.dumps(raw | harm))
+        with pytest.raises(InputError, match=named) as refusal:
+            load("coco", "test", root=tmp_path)
+        assert "instances_val2017.json" in str(refusal.value)
+    table.write_text(json.dumps({k: v for k, v in raw.items() if k != "annotations"}))
+    with pytest.raises(InputError, match="no entry 'annotations'"):
+        load("coco", "test", root=tmp_path)
+
+
+def test_test_classes_are_the_training_classes(own_folder, tmp_path):
+    whole = tmp_path / "split"
+    shutil.copytree(own_folder, whole / "train")
+    shutil.copytree(own_folder / "dog", whole / "val" / "dog")
+    test = load(str(whole), "test")
+    assert test.class_names == ("cat", "dog")
+    assert set(test.labels) == {1}
+    shutil.copytree(own_folder / "dog", whole / "val" / "wolf")
+    with pytest.raises(InputError, match="the training split has no class 'wolf'"):
+        load(str(whole), "test")
+
+
+def test_the_fingerprint_of_files_follows_their_pixels(own_folder):
+    before = load(str(own_folder), "train", image_size=8)
+    for path in own_folder.rglob("*.png"):
+        path.write_bytes(png(200, side=40))
+    assert load(str(own_folder), "train", image_size=8).fingerprint != before.fingerprint
+
+
 def test_a_damaged_photograph_is_named(own_folder):
     broken = own_folder / "cat" / "7.png"
     broken.write_bytes(broken.read_bytes()[:60])
-    split = "test" if _is_test(broken.relative_to(own_folder)) else "train"
+    split = "test" if is_test(broken.relative_to(own_folder)) else "train"
     with pytest.raises(InputError, match=r"cat/7\.png cannot be decoded"):
         load(str(own_folder), split, image_size=12)
 

@@ -141,19 +141,60 @@ def test_wilson_is_scipys(hits, n):
     assert wilson(hits / n, n) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
 
 
+def width(r):
+    return r.interval[1] - r.interval[0]
+
+
 def test_trials_that_stand_or_fall_together_count_once():
     images = np.arange(100) < 30
     together = rate(np.repeat(images[:, None], 5, axis=1))
+    assert (together.hits, together.n) == (150, 500)
     assert together.interval == pytest.approx(rate(images).interval, abs=5e-3)
-    independent = rate(np.random.default_rng(0).random((100, 5)) < 0.3)
-    width = lambda r: r.interval[1] - r.interval[0]  # noqa: E731
-    assert width(independent) < 0.6 * width(together)
+    assert width(rate(np.random.default_rng(0).random((100, 5)) < 0.3)) <= width(together)
+
+
+def test_clustered_intervals_cover_what_they_say():
+    """Heads of one image agree for the most part; 95 % intervals of the rate should hold the truth about as often."""
+    rng = np.random.default_rng(1)
+    hit = 0
+    for _ in range(400):
+        p = rng.beta(0.6, 1.4, size=(60, 1))  # mean 0.3, strongly clustered
+        low, high = rate(rng.random((60, 4)) < p).interval
+        hit += low <= 0.3 <= high
+    assert hit / 400 >= 0.94  # wider than need be, where heads agree less: never more trials than images are claimed
+
+
+def test_a_rate_counts_only_what_is_selected():
+    flags, where = np.array([[1, 1], [0, 1]], bool), np.array([[1, 0], [1, 1]], bool)
+    assert (rate(flags, where=where).hits, rate(flags, where=where).n) == (2, 3)
+    assert rate(flags, where=np.zeros((2, 2), bool)).plain()["value"] is None
 
 
 def test_mcnemar_looks_only_at_the_images_that_differ():
     first, second = np.array([1, 1, 1, 1, 1, 1, 0, 1], bool), np.array([1, 0, 0, 0, 0, 0, 0, 1], bool)
-    assert mcnemar(first, second) == {"only_first": 5, "only_second": 0, "n": 8, "p": pytest.approx(2 / 32)}
+    expected = {"first": 7, "second": 2, "only_first": 5, "only_second": 0, "n": 8, "p": pytest.approx(2 / 32)}
+    assert mcnemar(first, second) == expected
     assert mcnemar(first, first)["p"] == 1
+
+
+def test_a_dead_branch_is_counted_not_averaged(pair, three):
+    model = pair[1].classifier()
+    with torch.no_grad():  # the queries of A2 of head 1 vanish: its map is uniform and never moves
+        width = model.model.blocks[0].attn.qkv.in_features
+        model.model.blocks[0].attn.qkv.weight[3 * width // 4 : width] = 0
+        model.model.blocks[0].attn.qkv.bias[3 * width // 4 : width] = 0
+    (layer,) = branch_alignment(model, three, probes=4)
+    summary = layer.summary()
+    assert summary["dead"] == 3
+    assert summary["amplifying"]["n"] == 3
+    assert all(np.isfinite(summary[key]) for key in ("cos", "kappa", "amplification", "energy", "angle"))
+
+
+def test_amplification_is_energy_times_angle(pair, three):
+    (layer,) = branch_alignment(pair[1].classifier(), three, probes=8)
+    energy = np.sqrt(1 + layer.kappa**2)
+    angle = np.sqrt(1 - 2 * layer.kappa * layer.cos / (1 + layer.kappa**2))
+    assert layer.amplification == pytest.approx(energy * angle)
 
 
 def test_holm_is_the_textbook_example():

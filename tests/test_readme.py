@@ -88,11 +88,18 @@ def demo(tmp_path_factory, shell):
 
 
 def test_the_demo_prints_what_the_readme_says(demo):
-    """The numbers are this machine's; the sentences and the budgets are the demo's."""
+    """Line by line; the numbers are this machine's, so they are left out of the comparison."""
     _, printed = demo
     (shown,) = blocks("README.md", "text")
-    blank = lambda text: re.sub(r"[-+]?\d[\d.]*(e-\d+)?", "#", " ".join(text.split()))  # noqa: E731
-    assert blank(shown.splitlines()[0]) == blank(printed.splitlines()[0])
+
+    def form(text: str) -> set[str]:
+        return {re.sub(r"[-+]?\d[\d.]*(e-\d+)?", "#", " ".join(line.split())) for line in text.splitlines()}
+
+    headline = "easier to fool than"
+    assert form("\n".join(line for line in shown.splitlines() if line.startswith(("│", "┃", "robust")))) <= form(
+        printed
+    )
+    assert headline in shown
     assert shown.strip().splitlines()[-1] == printed.strip().splitlines()[-1]
 
 
@@ -103,7 +110,7 @@ def test_the_demo_meets_its_promises(demo):
     comparison = json.loads((folder / "runs/demo/comparison.json").read_text())
     for side in comparison["models"]:
         assert side["test_accuracy"] > 0.90
-        rates = [cell["rates"]["asr_change"]["value"] for cell in side["attacks"]]
+        rates = [cell["rates"]["asr_correct"]["value"] for cell in side["attacks"]]
         assert rates[0] < 0.1
         assert rates[-1] > 0.9
     html = (folder / "runs/demo/report/index.html").read_text()

@@ -16,10 +16,13 @@ from antiphase.config import InputError
 from antiphase.files import held
 from antiphase.models import Differential, Softmax, ViTConfig
 from antiphase.models.checkpoint import Run, read_tensors
+from antiphase.models.vit import build
 from antiphase.training import TrainConfig
 from antiphase.training.augment import crop_flip
 from antiphase.training.learner import Diverged, Learner
 from antiphase.training.loop import train
+from antiphase.training.tasks import Classification
+from antiphase.training.world import World
 
 SMALL = ViTConfig(patch=2, width=32, heads=4, attention=(Differential(),))
 SHORT = TrainConfig(epochs=2)
@@ -226,6 +229,14 @@ def test_two_processes_do_not_train_in_one_folder(digits, tmp_path):
         train(SMALL, SHORT, *digits, tmp_path / "run")
 
 
+def test_a_loss_that_breaks_at_the_end_of_an_epoch_is_blamed_on_that_epoch(digits, tmp_path):
+    """One batch an epoch: the weights break in its only step, before anything of the epoch is logged."""
+    whole = TrainConfig(epochs=2, batch_size=1437, lr=1e20)
+    with pytest.raises(Diverged, match="epoch 1"):
+        train(SMALL, whole, *digits, tmp_path / "run")
+    assert not (tmp_path / "run" / "log.jsonl").exists()
+
+
 def test_splits_are_not_mixed_up(digits, tmp_path):
     with pytest.raises(InputError, match="needs a train and a test split"):
         train(SMALL, SHORT, digits[1], digits[0], tmp_path / "run")
@@ -242,14 +253,28 @@ def test_a_training_that_cannot_be_is_refused_by_name(bad):
 # ------------------------------------------------------------------------------------------------- several processes
 
 
+def test_shares_of_a_batch_add_up_to_its_gradient(digits):
+    """Two processes and three images: one takes two, the other one; the average is the mean over three."""
+    batch = digits[0].batch(np.arange(3))
+    grads = []
+    for world in (World(), World(0, 2), World(1, 2)):
+        model = build(SMALL, shape=(1, 8, 8), classes=10).double()
+        mine = digits[0].batch(world.share(np.arange(3)))
+        loss, _ = Classification()(model, mine._replace(pixels=mine.pixels.double()))
+        (loss * world.weight(len(mine.labels), len(batch.labels))).backward()
+        grads.append(model.model.head.weight.grad)
+    assert torch.allclose((grads[1] + grads[2]) / 2, grads[0], atol=1e-12)
+
+
 def test_two_processes_share_the_batches_and_learn_the_same(tmp_path):
     """torchrun on this machine (gloo): the averaged gradient is the gradient of the whole batch, uneven last batch included."""
     words = ["-m", "antiphase", "train", "--epochs", "2", "--attention", "differential", "--batch-size", "101"]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
     for launcher, name in ((torchrun, "two"), ([sys.executable], "one")):
         argv = [*launcher, *words, "--out", str(tmp_path / name)]
-        subprocess.run(argv, check=True, capture_output=True, env=environment, timeout=240)
+        done = subprocess.run(argv, check=True, capture_output=True, text=True, env=environment, timeout=240)
+        assert done.stdout.count("test accuracy") == 1  # one process speaks
     two, one = (Run(tmp_path / name) for name in ("two", "one"))
     assert [row["epoch"] for row in two.log] == [1, 2]
     assert two.log[-1]["loss"] == pytest.approx(one.log[-1]["loss"], abs=2e-3)

@@ -5,9 +5,11 @@ Nothing here imports torch, so a bad value is refused before the slow imports be
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -50,6 +52,18 @@ class Budget(float):
         return f"{short}/255" if len(short) <= 5 else f"{float(self):.6g}"
 
 
+def check_fields(config: Any, /, **least: float) -> None:
+    """Every number of a config is finite, and no named one is below its least value."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(f"{field.name}={value} must be a finite number")
+    for name, minimum in least.items():
+        value = getattr(config, name)
+        if value is not None and value < minimum:
+            raise InputError(f"{name}={value} must be at least {minimum:g}")
+
+
 def to_plain(value: Any) -> Any:
     """Dataclasses become mappings tagged with their class name under "kind", tuples lists, paths strings."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -88,8 +102,9 @@ def _read(hint: Any, plain: Any, where: str) -> Any:
         return Budget(plain)
     if hint is Path and isinstance(plain, str):
         return Path(plain)
-    if hint is float and isinstance(plain, int | float) and not isinstance(plain, bool):
-        return float(plain)
+    if hint is float and isinstance(plain, int | float | str) and not isinstance(plain, bool):
+        with contextlib.suppress(ValueError):  # YAML reads 5e-4 as a word
+            return float(plain)
     if isinstance(hint, type) and isinstance(plain, hint) and (hint is bool or not isinstance(plain, bool)):
         return plain
     raise InputError(f"{where} is {plain!r}, which is not a {getattr(hint, '__name__', hint)}")
@@ -129,7 +144,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         plain = yaml.safe_load(path.read_text())
     except OSError as error:
         raise InputError(f"cannot read the config {path}: {error.strerror}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(plain, dict):
         raise InputError(f"{path} is not a config: it holds no sections such as 'model:'")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -46,13 +47,21 @@ def sweep(folder: Path) -> None:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """The folder for this process alone; the lock goes with the process, however it ends."""
+    """The folder for this process alone; the lock goes with the process, however it ends.
+
+    A folder that was made for nothing (what should have filled it was refused) is removed again.
+    """
+    require_folder(folder)
+    made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(folder / ".lock", timeout=0):
             yield
     except Timeout:
         raise InputError(f"another process is at work in {folder}: wait for it, or choose another --out") from None
+    finally:
+        if made and {p.name for p in folder.iterdir()} <= {".lock"}:
+            shutil.rmtree(folder)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -66,13 +75,18 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, *keys: str) -> Any:
+    """The value in the file; with `keys`, a mapping that has them all."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InputError(f"{path} is not valid JSON ({error}); restore it or delete it and run again") from None
+    missing = [key for key in keys if not isinstance(value, dict) or key not in value]
+    if missing:
+        raise InputError(f"{path} has no entry {missing[0]!r}: it was altered or is something else")
+    return value
 
 
 def write_lines(path: Path, rows: Iterable[Any]) -> None:
@@ -80,13 +94,32 @@ def write_lines(path: Path, rows: Iterable[Any]) -> None:
 
 
 def read_lines(path: Path) -> list[Any]:
-    """The rows of a JSON-lines file; a last line cut short by a crash is dropped."""
+    """The rows of a JSON-lines file; none if there is no file."""
     if not path.exists():
         return []
-    *whole, last = path.read_text(encoding="utf-8").split("\n")
-    rows = [json.loads(line) for line in whole if line]
-    del last  # after the final newline there is nothing, or half a line
-    return rows
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} is damaged ({error}); restore it") from None
+
+
+def require_run(folder: Path) -> Path:
+    """Refuse a folder that is no run; needs no heavy import."""
+    if not (folder / "run.json").is_file():
+        raise InputError(f"{folder} is not a run: it has no run.json (make one with antiphase train --out {folder})")
+    return folder
+
+
+def require_folder(path: Path) -> Path:
+    """Refuse an output folder that cannot be made, before the work that would fill it."""
+    for part in (path, *path.parents):
+        if part.is_dir():
+            if not os.access(part, os.W_OK):
+                raise InputError(f"--out {path} cannot be written: {part} is read-only")
+            return path
+        if part.exists():
+            raise InputError(f"--out {path} cannot be a folder: {part} is a file")
+    return path
 
 
 def sha256(path: Path) -> str:

@@ -6,6 +6,7 @@ B batch, n the number of examples whose streams are drawn.
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,8 +28,13 @@ def pick_device(name: str = "auto") -> torch.device:
     """`auto` takes CUDA, then Apple's MPS, then the CPU; a named device must exist."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    if name == "cuda" and "LOCAL_RANK" in os.environ:
+        name = f"cuda:{os.environ['LOCAL_RANK']}"  # under torchrun every process has a device of its own
     try:
-        return torch.empty(0, device=name).device
+        device = torch.empty(0, device=name).device
+        if device.type not in ("cpu", "cuda", "mps"):
+            raise RuntimeError
+        return device
     except (RuntimeError, AssertionError):
         raise InputError(f"device {name!r} is not available here; use --device cpu or auto") from None
 
@@ -40,6 +46,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {name: metadata.version(name) for name in packages},
         "threads": torch.get_num_threads(),
+        "processes": int(os.environ.get("WORLD_SIZE", "1")),
         "machine": platform.machine(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from antiphase.attacks.within import Within
-from antiphase.config import InputError
+from antiphase.config import InputError, check_fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,12 +22,7 @@ class PGD:
     random_start: bool = True
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise InputError(f"PGD needs at least one step, got steps={self.steps}")
-        if self.runs < 1:
-            raise InputError(f"PGD needs at least one run, got runs={self.runs}")
-        if self.step_size is not None and not 0 <= self.step_size < float("inf"):
-            raise InputError(f"step_size={self.step_size} must be a finite number >= 0")
+        check_fields(self, steps=1, runs=1, step_size=0)
         if self.runs > 1 and not self.random_start:
             raise InputError(
                 f"runs={self.runs} without a random start would repeat the same run: set random_start or runs=1"

@@ -25,7 +25,7 @@ def usage() -> str:
         "What the subtraction in differential attention costs in robustness, and what it buys.\n\n"
         f"commands:\n{table}\n\n"
         "antiphase COMMAND --help shows its flags and examples; antiphase --version the version.\n"
-        "--scale smoke|cpu|desk|paper picks all sizes at once and means the same everywhere."
+        "--scale smoke|cpu|desk|paper picks all sizes at once and means the same in every command that takes it."
     )
 
 

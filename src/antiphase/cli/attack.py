@@ -8,10 +8,11 @@ from typing import Any
 
 import tyro
 
-from antiphase.attacks import PGD, Linf
-from antiphase.cli.flags import TestImages, at_least, existing_run
-from antiphase.config import Budget
+from antiphase.cli.flags import TestImages
+from antiphase.config import Budget, check_fields
+from antiphase.files import require_run
 from antiphase.scales import SCALES, ScaleName
+from antiphase.studies.config import pgd_grid
 
 EXAMPLES = """\
   antiphase attack runs/diffvit --eps 4/255,8/255
@@ -37,23 +38,21 @@ class Command:
         return cls(run=tyro.MISSING, eps=eps, steps=s.pgd_steps, runs=s.pgd_runs, scale=scale, source=images)
 
     def __post_init__(self) -> None:
-        at_least(0, seed=self.seed)
-        at_least(1, **{"number of budgets": len(self.eps)})
-        self.attacks()  # refuses what an attack would refuse
-
-    def attacks(self) -> list[PGD]:
-        return [PGD(within=Linf(eps), steps=self.steps, runs=self.runs) for eps in sorted(self.eps)]
+        check_fields(self, seed=0)
+        pgd_grid(self.eps, self.steps, self.runs)  # refuses what an attack would refuse
 
 
 def run(command: Command) -> dict[str, Any]:
-    folder = existing_run(command.run)
+    folder = require_run(command.run)
     from antiphase.models.checkpoint import Run
     from antiphase.runtime import pick_device
     from antiphase.studies.evaluate import attack_cell
 
-    run, device, images = Run(folder), pick_device(command.device), command.source.choose(command.seed)
-    cells = [attack_cell(run, images, attack, seed=command.seed, device=device) for attack in command.attacks()]
-    return {"run": str(folder), "cells": cells}
+    run, device = Run(folder), pick_device(command.device)
+    images = command.source.choose(run.about, command.seed)
+    attacks = pgd_grid(command.eps, command.steps, command.runs)
+    cells = [attack_cell(run, images, attack, seed=command.seed, device=device) for attack in attacks]
+    return {"run": str(folder), "scale": command.scale, "cells": cells}
 
 
 def show(result: dict[str, Any]) -> None:

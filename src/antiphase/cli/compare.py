@@ -8,8 +8,9 @@ from typing import Any
 
 import tyro
 
-from antiphase.cli.flags import TestImages, existing_run
+from antiphase.cli.flags import TestImages
 from antiphase.config import Budget
+from antiphase.files import require_folder, require_run
 from antiphase.scales import SCALES, ScaleName
 from antiphase.studies.config import CompareConfig
 
@@ -32,20 +33,27 @@ class Command:
     def defaults(cls, scale: ScaleName) -> Command:
         s = SCALES[scale]
         settings = CompareConfig(
-            eps=tuple(map(Budget, s.eps)), steps=s.pgd_steps, runs=s.pgd_runs, draws=s.lipschitz_draws, probes=s.probes
+            eps=tuple(map(Budget, s.eps)),
+            steps=s.pgd_steps,
+            runs=s.pgd_runs,
+            draws=s.lipschitz_draws,
+            probes=s.probes,
+            accuracy_floor=s.accuracy_floor,
         )
         return cls(pair=tyro.MISSING, out=tyro.MISSING, settings=settings, scale=scale, source=TestImages.at(scale))
 
 
 def run(command: Command) -> dict[str, Any]:
-    first, second = (existing_run(folder) for folder in command.pair)
+    first, second = (require_run(folder) for folder in command.pair)
+    require_folder(command.out)
     from antiphase import files
     from antiphase.models.checkpoint import Run
     from antiphase.runtime import pick_device
     from antiphase.studies.compare import compare
 
-    images = command.source.choose(command.settings.seed)
-    result = compare((Run(first), Run(second)), images, command.settings, device=pick_device(command.device))
+    runs = Run(first), Run(second)
+    images = command.source.choose(runs[0].about, command.settings.seed)
+    result = {"scale": command.scale} | compare(runs, images, command.settings, device=pick_device(command.device))
     files.write_json(command.out / "comparison.json", result)
     return result
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import sys
 import typing
 import warnings
@@ -38,6 +39,11 @@ def run_command(name: str, argv: list[str]) -> int:
         result = module.run(command)
     except InputError as refusal:
         return _fail(name, str(refusal), 2)
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
+        return 0
+    except OSError as error:
+        return _fail(name, f"{error.filename or 'a file'}: {error.strerror or error}", 2)
     except KeyboardInterrupt:
         return _fail(name, "interrupted; the same command goes on from what is already on disk", 130)
     except RuntimeError as error:  # named by the modules that raise them, which are not imported for a refusal
@@ -46,6 +52,8 @@ def run_command(name: str, argv: list[str]) -> int:
         if type(error).__name__ == "Diverged":
             return _fail(name, str(error), 1)
         raise
+    if os.environ.get("RANK", "0") != "0":  # under torchrun one process speaks for all
+        return 0
     if command.json:
         print(json.dumps(result, allow_nan=False))
     else:
@@ -89,12 +97,14 @@ def _defaults(module: ModuleType, argv: list[str]) -> Any:
 
 
 def _value_of(flag: str, argv: list[str]) -> str | None:
-    for i, word in enumerate(argv):
-        if word == flag and i + 1 < len(argv):
-            return argv[i + 1]
-        if word.startswith(flag + "="):
-            return word.partition("=")[2]
-    return None
+    """The last value of a flag, as the parser takes it too."""
+    found = None
+    for word, following in zip(argv, [*argv[1:], None]):
+        if word == flag:
+            found = following
+        elif word.startswith(flag + "="):
+            found = word.partition("=")[2]
+    return found
 
 
 def _refusal(stop: BaseException, refusals: list[InputError]) -> InputError | None:

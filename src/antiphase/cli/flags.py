@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from antiphase.config import InputError
-from antiphase.data.catalog import check_name, load
+from antiphase.config import InputError, check_fields
+from antiphase.data.catalog import check_name, entry_of, load
 from antiphase.scales import SCALES, ScaleName
 
 if TYPE_CHECKING:
@@ -18,45 +18,48 @@ if TYPE_CHECKING:
 class DataFlags:
     """Which images."""
 
-    data: str = "digits"  # digits, cifar10, cifar100, tiny-imagenet, imagenet, coco, or the path of a folder of images
+    data: str | None = (
+        None  # digits, cifar10, cifar100, tiny-imagenet, imagenet, coco, or the path of a folder of images
+    )
     data_root: Path | None = None  # where data sets lie; $ANTIPHASE_DATA when not given
     image_size: int | None = None  # side to which photographs are brought
     download: bool = False  # fetch the data set if it is not there and can be fetched
 
     def __post_init__(self) -> None:
-        check_name(self.data)
+        check_fields(self, image_size=1)
+        if self.data is not None:
+            check_name(self.data)
 
     def load(self, split: str) -> ImageSet:
+        if self.data is None:
+            raise InputError("no data set is named: give --data")
         return load(self.data, split, root=self.data_root, image_size=self.image_size, download=self.download)
+
+    def of_run(self, about: dict[str, Any]) -> DataFlags:
+        """The data a run was trained on, where the flags do not name another."""
+        if self.data is not None:
+            return self
+        origin, side = about["data"]["origin"], about["data"]["shape"][-1]
+        return replace(self, data=origin, image_size=self.image_size or (side if entry_of(origin).resizable else None))
 
 
 @dataclass(frozen=True, kw_only=True)
 class TestImages(DataFlags):
-    """Which test images."""
+    """Which test images; of the data set that the run was trained on, where --data does not name another."""
 
     images: int | None = None  # at most so many, a class-balanced subset; None: all
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(1, images=self.images)
+        check_fields(self, images=1)
 
     @classmethod
     def at(cls, scale: ScaleName) -> TestImages:
-        return cls(data=SCALES[scale].data, images=SCALES[scale].eval_images)
+        return cls(images=SCALES[scale].eval_images)
 
-    def choose(self, seed: int) -> ImageSet:
-        whole = self.load("test")
-        return whole.subset(min(self.images or len(whole), len(whole)), seed)
-
-
-def at_least(least: int, **values: int | None) -> None:
-    for name, value in values.items():
-        if value is not None and value < least:
-            raise InputError(f"{name}={value} must be at least {least}")
+    def choose(self, about: dict[str, Any], seed: int) -> ImageSet:
+        return at_most(self.of_run(about).load("test"), self.images, seed)
 
 
-def existing_run(folder: Path) -> Path:
-    """Refuse a folder that is no run before the slow imports."""
-    if not (folder / "run.json").is_file():
-        raise InputError(f"{folder} is not a run: it has no run.json (make one with antiphase train --out {folder})")
-    return folder
+def at_most(images: ImageSet, n: int | None, seed: int) -> ImageSet:
+    return images.subset(min(n or len(images), len(images)), seed)

@@ -8,8 +8,9 @@ from typing import Any
 
 import tyro
 
-from antiphase.cli.flags import TestImages, at_least, existing_run
-from antiphase.config import InputError
+from antiphase.cli.flags import TestImages
+from antiphase.config import InputError, check_fields
+from antiphase.files import require_run
 from antiphase.scales import SCALES, ScaleName
 
 MEASURES = ("lipschitz", "alignment", "lambda")
@@ -36,25 +37,24 @@ class Command:
         return cls(run=tyro.MISSING, draws=draws, probes=probes, scale=scale, source=TestImages.at(scale))
 
     def __post_init__(self) -> None:
-        at_least(0, seed=self.seed)
-        at_least(1, draws=self.draws)
-        at_least(2, probes=self.probes)
+        check_fields(self, seed=0, draws=1, probes=2)
         for name in self.measures.split(",") if self.measures is not None else ():
             if name not in MEASURES:
                 raise InputError(f"measure {name!r} is not known: it takes {', '.join(MEASURES)}")
 
 
 def run(command: Command) -> dict[str, Any]:
-    folder = existing_run(command.run)
+    folder = require_run(command.run)
     from antiphase.models.checkpoint import Run
     from antiphase.runtime import pick_device
     from antiphase.studies.evaluate import alignment_cell, lambda_rows, lipschitz_cell
 
-    run, images = Run(folder), command.source.choose(command.seed)
+    run = Run(folder)
+    images = command.source.choose(run.about, command.seed)
     has = MEASURES if run.config.is_differential else ("lipschitz",)
     wanted = has if command.measures is None else command.measures.split(",")
     common: dict[str, Any] = {"seed": command.seed, "device": pick_device(command.device)}
-    result: dict[str, Any] = {"run": str(folder), "title": run.config.title}
+    result: dict[str, Any] = {"run": str(folder), "title": run.config.title, "scale": command.scale}
     if "lipschitz" in wanted:
         result["lipschitz"] = lipschitz_cell(run, images, draws=command.draws, **common)
     if "alignment" in wanted:

@@ -33,7 +33,8 @@ def run(command: Command) -> dict[str, Any]:
     rows = command.comparison / "comparison.json"
     if not rows.is_file():
         raise InputError(f"{rows} does not exist: make it with antiphase compare --out {command.comparison}")
-    comparison = files.read_json(rows)
+    comparison = files.read_json(rows, "models", "paired", "config", "data", "pictures", "differences", "denominators")
+    files.require_folder(command.out or command.comparison / "report")
     from antiphase.report.page import write_report
 
     return {"page": str(write_report(comparison, command.out or command.comparison / "report"))}

@@ -8,8 +8,9 @@ from typing import Any
 
 import tyro
 
-from antiphase.cli.flags import DataFlags, at_least
-from antiphase.config import InputError, overlaid, read_yaml
+from antiphase.cli.flags import DataFlags, at_most
+from antiphase.config import InputError, check_fields, overlaid, read_yaml
+from antiphase.files import require_folder
 from antiphase.models.config import ViTConfig
 from antiphase.scales import SCALES, ScaleName
 from antiphase.training.config import TrainConfig
@@ -21,7 +22,7 @@ EXAMPLES = """\
   antiphase train --out runs/mixed --depth 2 --attention softmax differential
   antiphase train --out runs/again --config runs/c10/run.json --scale cpu --seed 1
   torchrun --nproc-per-node 2 -m antiphase train --out runs/shared --attention differential"""
-ABOUT_A_RUN = {"format", "title", "data", "environment"}  # the other sections of a run.json
+ABOUT_A_RUN = {"format", "title", "scale", "data", "environment"}  # the other sections of a run.json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ class Command:
         None  # YAML or JSON with sections model and training (a run.json too); flags still override it
     )
     images: DataFlags = DataFlags()
-    train_images: int | None = None  # class-balanced subset of the training split; None: all of it
+    train_images: int | None = None  # at most so many, a class-balanced subset; None: all
     model: ViTConfig = ViTConfig()
     training: TrainConfig = TrainConfig()
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps
@@ -53,25 +54,29 @@ class Command:
     def with_file(self, path: Path) -> Command:
         """These defaults with what the file says laid over them."""
         plain = read_yaml(path)
-        if unknown := set(plain) - {"model", "training"} - ABOUT_A_RUN:
-            raise InputError(f"{path} has a section {sorted(unknown)[0]!r}: it takes model and training")
+        if unknown := set(map(str, plain)) - {"model", "training"} - ABOUT_A_RUN:
+            raise InputError(f"{path} has a section {min(unknown)!r}: it takes model and training")
         model = overlaid(self.model, plain.get("model", {}), f"{path.name}: model")
         training = overlaid(self.training, plain.get("training", {}), f"{path.name}: training")
-        return replace(self, config=path, model=model, training=training)
+        new = replace(self, config=path, model=model, training=training)
+        if "data" not in plain:
+            return new
+        images = replace(self.images, data=None).of_run(plain)  # a run.json: the same data too
+        return replace(new, images=images, train_images=plain["data"]["train"]["images"])
 
     def __post_init__(self) -> None:
-        at_least(1, train_images=self.train_images)
+        check_fields(self, train_images=1)
 
 
 def run(command: Command) -> dict[str, Any]:
-    if command.out.is_file():
-        raise InputError(f"--out {command.out} is a file: name a folder")
+    require_folder(command.out)
     from antiphase.runtime import pick_device
     from antiphase.training.loop import train
 
     device = pick_device(command.device)
-    train_set = command.images.load("train").subset(command.train_images, command.training.seed)
-    run = train(command.model, command.training, train_set, command.images.load("test"), command.out, device=device)
+    train_set = at_most(command.images.load("train"), command.train_images, command.training.seed)
+    test_set = command.images.load("test")
+    run = train(command.model, command.training, train_set, test_set, command.out, device=device, scale=command.scale)
     return {"run": str(run.folder), "title": run.config.title, "weights_sha256": run.weights_digest, "log": run.log}
 
 

@@ -24,16 +24,17 @@ def cache_root() -> Path:
 
 def decoded(
     key: str, shape: tuple[int, int, int, int], images: Callable[[], Iterator[NDArray[np.uint8]]], label: str
-) -> NDArray[np.uint8]:
-    """The decoded set for `key`, read-only; `images()` yields (C, H, W) arrays when it has to be made first.
+) -> tuple[NDArray[np.uint8], str]:
+    """The decoded set for `key`, read-only, and its digest; `images()` yields (C, H, W) arrays when it has to be made first.
 
     Written image by image, so making it needs no more memory than one image.
     """
     name = hashlib.sha256(f"v1/{key}/{shape}".encode()).hexdigest()[:24]
     path, note = cache_root() / f"{name}.npy", cache_root() / f"{name}.json"
     if path.exists() and note.exists():
-        if files.read_json(note).get("sha256") == files.sha256(path):
-            return np.load(path, mmap_mode="r")  # type: ignore[no-any-return]
+        digest = files.sha256(path)
+        if digest in note.read_text(errors="replace"):
+            return np.load(path, mmap_mode="r"), digest
         console.say(f"the cached copy of {label} at {path} is damaged: decoding it again")
 
     def write(temporary: Path) -> None:
@@ -46,5 +47,6 @@ def decoded(
         array.flush()
 
     files.write_whole(path, write)
-    files.write_json(note, {"sha256": files.sha256(path), "of": label, "shape": list(shape)})
-    return np.load(path, mmap_mode="r")  # type: ignore[no-any-return]
+    digest = files.sha256(path)
+    files.write_json(note, {"sha256": digest, "of": label, "shape": list(shape)})
+    return np.load(path, mmap_mode="r"), digest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,29 +56,32 @@ def load(
 ) -> ImageSet:
     """The `train` or `test` split of a named set, or of a folder of images (one sub-folder a class).
 
-    Files are looked for below `root`, else below $ANTIPHASE_DATA. `image_size` resizes photographs; CIFAR and digits keep theirs.
+    Files are looked for below `root`, else below $ANTIPHASE_DATA. `image_size` resizes photographs; CIFAR and digits keep
+    their own.
     """
     check_name(name)
     if split not in ("train", "test"):
         raise InputError(f"split is {split!r}: it takes 'train' or 'test'")
-    entry = CATALOG.get(name, Entry((), FOLDER_SIZE))
+    entry = entry_of(name)
     if image_size is not None and (image_size < 1 or not entry.resizable):
         rule = (
-            f"{name} images are always {entry.size} x {entry.size}"
-            if not entry.resizable
-            else "a side has at least one pixel"
+            f"{name} images are {entry.size} x {entry.size}" if not entry.resizable else "a side has at least one pixel"
         )
         raise InputError(f"image_size={image_size} cannot be used: {rule}")
-    size = image_size or entry.size
-    if name == "digits":
+    folder = None if name == "digits" else Path(name) if name not in CATALOG else _find(name, entry, root, download)
+    images = _read(name, split, folder, image_size or entry.size)
+    return replace(images, origin=name if name in CATALOG else str(Path(name).resolve()))
+
+
+def entry_of(name: str) -> Entry:
+    return CATALOG.get(name, Entry((), FOLDER_SIZE))
+
+
+def _read(name: str, split: str, folder: Path | None, size: int) -> ImageSet:
+    if folder is None:
         from antiphase.data.digits import load_digits
 
         return load_digits(split)
-    if name not in CATALOG:
-        from antiphase.data.folders import load_folder
-
-        return load_folder(Path(name).resolve().name, split, Path(name), size)
-    folder = _find(name, entry, root, download)
     if name in ("cifar10", "cifar100"):
         from antiphase.data.cifar import load_cifar
 
@@ -87,8 +90,10 @@ def load(
         from antiphase.data.coco import load_coco
 
         return load_coco(split, folder, size)
-    from antiphase.data.folders import load_imagenet, load_tiny_imagenet
+    from antiphase.data.folders import load_folder, load_imagenet, load_tiny_imagenet
 
+    if name not in CATALOG:
+        return load_folder(folder.resolve().name, split, folder, size)
     return (load_imagenet if name == "imagenet" else load_tiny_imagenet)(split, folder, size)
 
 

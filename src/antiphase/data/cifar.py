@@ -23,8 +23,9 @@ CLASSES = {"cifar10": 10, "cifar100": 100}
 
 def load_cifar(name: str, split: str, folder: Path) -> ImageSet:
     """`folder` is torchvision's batch folder or any folder with {train,test}-*.parquet below it."""
-    if folder.name == TORCHVISION_FOLDER[name]:
-        return _from_torchvision(name, split, folder)
+    for batches in (folder, folder / TORCHVISION_FOLDER[name]):
+        if batches.name == TORCHVISION_FOLDER[name] and batches.is_dir():
+            return _from_torchvision(name, split, batches)
     shards = sorted(folder.rglob(f"{split}-*.parquet"))
     if not shards:
         raise InputError(f"{folder} holds neither {split}-*.parquet nor torchvision's {TORCHVISION_FOLDER[name]}")
@@ -59,27 +60,35 @@ def _from_parquet(name: str, split: str, shards: list[Path]) -> ImageSet:
     label_column = "label" if name == "cifar10" else "fine_label"
     try:
         tables = [pq.ParquetFile(shard) for shard in shards]
-        labels = np.concatenate([table.read(columns=[label_column])[label_column].to_numpy() for table in tables])
+        columns = tables[0].schema_arrow.names
+        image_column = "img" if "img" in columns else "image"
+        for column in (image_column, label_column):
+            if column not in columns:
+                raise InputError(f"{shards[0]} has no column {column!r}, so it is not {name}")
+        labels = pa.concat_tables([table.read(columns=[label_column]) for table in tables])[label_column]
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{shards[0]} cannot be read as parquet ({error})") from None
-    except KeyError:
-        raise InputError(f"{shards[0]} has no column {label_column!r}, so it is not {name}") from None
+    if labels.null_count or not pa.types.is_integer(labels.type):
+        raise InputError(
+            f"{shards[0]}: {label_column} holds {labels.type} with {labels.null_count} empty: expected whole numbers"
+        )
     class_names = _class_names(tables[0].schema_arrow.metadata, label_column, shards[0])
     content = "/".join(files.sha256(shard) for shard in shards)
 
     def images() -> Iterator[NDArray[np.uint8]]:
         for shard, table in zip(shards, tables):
             row = 0
-            for chunk in table.iter_batches(batch_size=512, columns=["img"]):
-                for encoded in chunk.column("img").field("bytes"):
-                    image = decode(encoded.as_py(), f"{shard}, row {row},")
+            for chunk in table.iter_batches(batch_size=512, columns=[image_column]):
+                for cell in chunk.column(image_column).to_pylist():
+                    encoded = cell.get("bytes") if isinstance(cell, dict) else cell
+                    image = decode(encoded or b"", f"{shard}, row {row},")
                     if image.shape != (3, 32, 32):
                         raise InputError(f"{shard}, row {row}, is {image.shape[2]} x {image.shape[1]}, not 32 x 32")
                     yield image
                     row += 1
 
-    labels = checked_labels(labels, len(class_names), str(shards[0]))
-    array = cache.decoded(content, (len(labels), 3, 32, 32), images, f"{name} {split}")
+    labels = checked_labels(labels.to_numpy(), len(class_names), str(shards[0]))
+    array, digest = cache.decoded(content, (len(labels), 3, 32, 32), images, f"{name} {split}")
     return ImageSet(
         name=name,
         split=split,
@@ -87,7 +96,7 @@ def _from_parquet(name: str, split: str, shards: list[Path]) -> ImageSet:
         labels=labels,
         ids=np.arange(len(labels)),
         source=ArraySource(array),
-        content=content,
+        content=digest,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,17 +24,18 @@ def load_coco(split: str, folder: Path, size: int) -> ImageSet:
     table = folder / "annotations" / f"instances_{images_dir.name}.json"
     if not table.is_file():
         raise InputError(f"{table} is missing: it holds the categories of the images in {images_dir}")
-    raw = files.read_json(table)
-    index = {c["id"]: i for i, c in enumerate(sorted(raw["categories"], key=lambda c: c["id"]))}
-    areas: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    for annotation in raw["annotations"]:
-        if annotation["category_id"] not in index:
-            raise InputError(
-                f"{table}: category {annotation['category_id']} of annotation {annotation['id']} is out of range"
-            )
-        areas[annotation["image_id"]][index[annotation["category_id"]]] += annotation["area"]
-    images = [image for image in sorted(raw["images"], key=lambda image: image["id"]) if areas.get(image["id"])]
-    paths = tuple(images_dir / image["file_name"] for image in images)
+    raw = files.read_json(table, "images", "annotations", "categories")
+    try:
+        index, areas = _areas(raw)
+        images = sorted(
+            (image for image in raw["images"] if areas.get(image["id"])), key=lambda image: int(image["id"])
+        )
+        names = [str(image["file_name"]) for image in images]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{table} is not a COCO instances file ({error!r} is missing or of another kind)") from None
+    except IndexError as error:
+        raise InputError(f"{table}: {error}") from None
+    paths = tuple(images_dir / name for name in names)
     for path in paths:
         if not path.is_file():
             raise InputError(f"{path} is missing: {table.name} lists it")
@@ -44,10 +46,22 @@ def load_coco(split: str, folder: Path, size: int) -> ImageSet:
     return ImageSet(
         name="coco",
         split=split,
-        class_names=tuple(c["name"] for c in sorted(raw["categories"], key=lambda c: c["id"])),
+        class_names=tuple(index),
         labels=np.array([max(sorted(area), key=area.__getitem__) for area in by_image], dtype=np.int64),
         ids=np.arange(len(images)),
         source=source,
         content=content + files.sha256(table),
         categories=tuple(frozenset(area) for area in by_image),
     )
+
+
+def _areas(raw: dict[str, Any]) -> tuple[dict[str, int], dict[int, dict[int, float]]]:
+    """Class names in the order of their ids, and for each image the total area of each of its classes."""
+    categories = sorted(raw["categories"], key=lambda c: int(c["id"]))
+    place = {c["id"]: i for i, c in enumerate(categories)}
+    areas: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for annotation in raw["annotations"]:
+        if annotation["category_id"] not in place:
+            raise IndexError(f"category {annotation['category_id']} of annotation {annotation['id']} is out of range")
+        areas[annotation["image_id"]][place[annotation["category_id"]]] += annotation["area"]
+    return {str(c["name"]): i for i, c in enumerate(categories)}, areas

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -58,12 +59,12 @@ class FileSource:
 def file_pixels(paths: tuple[Path, ...], size: int, label: str) -> tuple[PixelSource, str]:
     """A source for these files and the digest of what they are: decoded once if small, streamed if large.
 
-    The digest covers names and sizes (reading every byte of a large set would take longer than using it); the cache
-    looks at modification times too.
+    The digest is of the decoded pixels; of a streamed set, of names, sizes and modification times (to read every byte of
+    a large set would take longer than to use it).
     """
     source = FileSource(paths, size)
-    stats = [path.stat() for path in paths]
-    content = _digest([f"{'/'.join(p.parts[-3:])} {s.st_size}" for p, s in zip(paths, stats)])
+    stats = [_stat(path) for path in paths]
+    content = _digest([f"{'/'.join(p.parts[-3:])} {s.st_size} {s.st_mtime_ns}" for p, s in zip(paths, stats)])
     if len(paths) * 3 * size * size > cache.CACHE_LIMIT:
         return source, content
 
@@ -72,8 +73,15 @@ def file_pixels(paths: tuple[Path, ...], size: int, label: str) -> tuple[PixelSo
             for start in range(0, len(paths), 256):
                 yield from pool.map(source.decode, range(start, min(start + 256, len(paths))))
 
-    key = f"{content}/{_digest([str(s.st_mtime_ns) for s in stats])}"
-    return ArraySource(cache.decoded(key, (len(paths), 3, size, size), images, label)), content
+    array, digest = cache.decoded(content, (len(paths), 3, size, size), images, label)
+    return ArraySource(array), digest
+
+
+def _stat(path: Path) -> os.stat_result:
+    try:
+        return path.stat()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror})") from None
 
 
 def _digest(lines: list[str]) -> str:

@@ -10,7 +10,7 @@ TINY_IMAGENET = ("http://cs231n.stanford.edu/tiny-imagenet-200.zip", "90528d7ca1
 
 
 def fetch(name: str, base: Path) -> Path:
-    """Download and unpack `name` below `base`; returns its folder. A failed download leaves nothing that looks whole."""
+    """Download and unpack `name` below `base`; returns its folder. An archive is checked before it is unpacked."""
     from torchvision import datasets
     from torchvision.datasets.utils import download_and_extract_archive
 

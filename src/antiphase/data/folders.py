@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,17 +15,18 @@ from antiphase.data.imageset import ImageSet
 
 TEST_NAMES = ("test", "val", "validation")
 TEST_SHARE = 0.2  # of a folder that comes without a split of its own
+Labelled = list[tuple[Path, int]]
 
 
 def load_folder(name: str, split: str, folder: Path, size: int) -> ImageSet:
     """Class folders below `train` and `test` (or `val`); without those, a fixed fifth by file name is the test split."""
     if (folder / "train").is_dir() or any((folder / n).is_dir() for n in TEST_NAMES):
-        return from_class_folders(name, split, _split_folder(folder, split), size)
+        classes = _by_class(folder / "train") if (folder / "train").is_dir() else None
+        return from_class_folders(name, split, _split_folder(folder, split), size, classes)
     files = _by_class(folder)
-    files = {
-        c: [p for p in paths if _is_test(p.relative_to(folder)) == (split == "test")] for c, paths in files.items()
-    }
-    return _assemble(name, split, tuple(files), [(p, i) for i, c in enumerate(files) for p in files[c]], folder, size)
+    wanted = split == "test"
+    labelled = [(p, i) for i, c in enumerate(files) for p in files[c] if is_test(p.relative_to(folder)) == wanted]
+    return _assemble(name, split, tuple(files), labelled, folder, size)
 
 
 def load_imagenet(split: str, folder: Path, size: int) -> ImageSet:
@@ -33,34 +36,42 @@ def load_imagenet(split: str, folder: Path, size: int) -> ImageSet:
         return images
     from open_clip import IMAGENET_CLASSNAMES
 
-    return ImageSet(**{**vars(images), "class_names": tuple(IMAGENET_CLASSNAMES)})
+    return replace(images, class_names=tuple(IMAGENET_CLASSNAMES))
 
 
 def load_tiny_imagenet(split: str, folder: Path, size: int) -> ImageSet:
     """train/<wnid>/images/*.JPEG, val/images/*.JPEG with val/val_annotations.txt; classes are the sorted wnids.txt."""
-    wnids = sorted(_required(folder / "wnids.txt", "the list of classes").read_text().split())
-    words = dict(
-        line.split("\t", 1)
-        for line in _required(folder / "words.txt", "the names of the classes").read_text().splitlines()
-    )
+    wnids = sorted(row[0] for row in _rows(_required(folder / "wnids.txt", "the list of classes"), 1))
+    words = dict(row[:2] for row in _rows(_required(folder / "words.txt", "the names of the classes"), 2))
     names = tuple(words.get(wnid, wnid).split(",")[0] for wnid in wnids)
     index = {wnid: i for i, wnid in enumerate(wnids)}
     if split == "train":
         labelled = [(p, index[w]) for w in wnids for p in _images(folder / "train" / w / "images")]
-    else:
-        table = _required(folder / "val" / "val_annotations.txt", "the labels of the validation images")
-        labelled = []
-        for number, line in enumerate(table.read_text().splitlines(), start=1):
-            file, wnid, *_ = line.split("\t")
-            if wnid not in index:
-                raise InputError(f"{table}, line {number}: {wnid} is out of range, wnids.txt does not list it")
-            labelled.append((_required(folder / "val" / "images" / file, f"named by {table.name}"), index[wnid]))
+        return _assemble("tiny-imagenet", split, names, labelled, folder, size)
+    table = _required(folder / "val" / "val_annotations.txt", "the labels of the validation images")
+    labelled = []
+    for number, (file, wnid, *_) in enumerate(_rows(table, 2), start=1):
+        if wnid not in index:
+            raise InputError(f"{table}, line {number}: {wnid} is out of range, wnids.txt does not list it")
+        labelled.append((_required(folder / "val" / "images" / file, f"named by {table.name}"), index[wnid]))
     return _assemble("tiny-imagenet", split, names, labelled, folder, size)
 
 
-def from_class_folders(name: str, split: str, folder: Path, size: int) -> ImageSet:
+def from_class_folders(
+    name: str, split: str, folder: Path, size: int, classes: Iterable[str] | None = None
+) -> ImageSet:
+    """One folder a class; `classes`, where given, are those of the training split, and the test split may lack some."""
     files = _by_class(folder)
-    return _assemble(name, split, tuple(files), [(p, i) for i, c in enumerate(files) for p in files[c]], folder, size)
+    known = tuple(files if classes is None else classes)
+    for found in files:
+        if found not in known:
+            raise InputError(f"{folder / found} is out of range: the training split has no class {found!r}")
+    return _assemble(name, split, known, [(p, i) for i, c in enumerate(known) for p in files.get(c, [])], folder, size)
+
+
+def is_test(path: Path) -> bool:
+    """A fixed choice by the file's name, so that adding files moves none from one split to the other."""
+    return hashlib.sha256(path.as_posix().encode()).digest()[0] < 256 * TEST_SHARE
 
 
 def _split_folder(folder: Path, split: str) -> Path:
@@ -84,19 +95,25 @@ def _images(folder: Path) -> list[Path]:
     return found
 
 
-def _is_test(path: Path) -> bool:
-    return hashlib.sha256(path.as_posix().encode()).digest()[0] < 256 * TEST_SHARE
-
-
 def _required(path: Path, what: str) -> Path:
     if not path.is_file():
         raise InputError(f"{path} is missing: it is {what}")
     return path
 
 
-def _assemble(
-    name: str, split: str, classes: tuple[str, ...], labelled: list[tuple[Path, int]], folder: Path, size: int
-) -> ImageSet:
+def _rows(table: Path, columns: int) -> list[list[str]]:
+    """The lines of a table whose columns are separated by tabs."""
+    try:
+        rows = [line.split("\t") for line in table.read_text().splitlines()]
+    except UnicodeDecodeError:
+        raise InputError(f"{table} is not text") from None
+    for number, row in enumerate(rows, start=1):
+        if len(row) < columns or not row[0]:
+            raise InputError(f"{table}, line {number}: expected at least {columns} columns separated by tabs")
+    return rows
+
+
+def _assemble(name: str, split: str, classes: tuple[str, ...], labelled: Labelled, folder: Path, size: int) -> ImageSet:
     if not labelled:
         raise InputError(f"{folder} leaves no image for the {split} split")
     source, content = file_pixels(tuple(p for p, _ in labelled), size, f"{name} {split}")

@@ -46,7 +46,7 @@ class ArraySource:
 class Batch(NamedTuple):
     pixels: Tensor  # (B, C, H, W) float32 in [0,1]
     labels: Tensor  # (B,) int64
-    ids: NDArray[np.int64]  # (B,) positions in the whole split: the keys of the examples' random streams
+    ids: NDArray[np.int64]  # (B,) the keys of the examples' random streams
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,10 @@ class ImageSet:
     split: str  # "train" or "test"
     class_names: tuple[str, ...]
     labels: NDArray[np.int64]  # (n,)
-    ids: NDArray[np.int64]  # (n,) positions in the whole split
+    ids: NDArray[np.int64]  # (n,) rows of the source; they stay with an image through every subset
     source: PixelSource
     content: str  # digest of what the pixels were read from
+    origin: str = ""  # what to ask `load` for to get it again: a name of the catalog or a path
     categories: tuple[frozenset[int], ...] | None = None  # every label of each image, where an image has several
 
     def __post_init__(self) -> None:

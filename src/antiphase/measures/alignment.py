@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from antiphase import console, runtime
@@ -20,6 +21,7 @@ from antiphase.measures.interval import rate
 from antiphase.models.taps import explicit, taps
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+DEAD = 1e-8  # a squared norm this far below the median is no reaction: 1e-4 of the typical norm
 
 
 @dataclass(frozen=True)
@@ -33,40 +35,65 @@ class Alignment:
     ip: Array  # (n, h, K) <J1 v, J2 v>
 
     @property
+    def means(self) -> tuple[Array, Array, Array]:
+        """||J1||^2, ||J2||^2 and <J1, J2>, each (n, h)"""
+        return self.n1.mean(-1), self.n2.mean(-1), self.ip.mean(-1)
+
+    @property
+    def alive(self) -> NDArray[np.bool_]:
+        """(n, h): both branches react at all. A dead one has no direction: its angle would be rounding noise."""
+        n1, n2, _ = self.means
+        return (n1 > DEAD * np.median(n1)) & (n2 > DEAD * np.median(n2))
+
+    @property
     def cos(self) -> Array:
-        """(n, h): ratio of means over probes, not mean of ratios."""
-        return _cosine(self.n1.mean(-1), self.n2.mean(-1), self.ip.mean(-1))
+        """(n, h): ratio of means over probes, not mean of ratios; NaN where a branch is dead."""
+        return _cosine(*self.means, self.alive)
 
     @property
     def cos_se(self) -> Array:
         """(n, h): jackknife standard error of cos over the probes."""
         k = self.ip.shape[-1]
-        without = [(a.sum(-1, keepdims=True) - a) / (k - 1) for a in (self.n1, self.n2, self.ip)]
-        each = _cosine(*without)  # (n, h, K)
+        n1, n2, ip = ((a.sum(-1, keepdims=True) - a) / (k - 1) for a in (self.n1, self.n2, self.ip))
+        each = _cosine(n1, n2, ip, self.alive[..., None])  # (n, h, K)
         se: Array = np.sqrt((k - 1) / k * ((each - each.mean(-1, keepdims=True)) ** 2).sum(-1))
         return se
 
     @property
+    def kappa(self) -> Array:
+        """(n, h): lambda ||J2|| / ||J1||"""
+        n1, n2, _ = self.means
+        ratio: Array = np.sqrt(np.divide(n2, n1, out=np.full_like(n1, np.nan), where=self.alive))
+        return self.lam * ratio
+
+    @property
     def amplification(self) -> Array:
-        """(n, h): ||J1 - lambda J2||_F / ||J1||_F = sqrt(1 + (lambda rho)^2 - 2 lambda rho cos)   (Thm 1)"""
-        n1, n2, ip = (a.mean(-1) for a in (self.n1, self.n2, self.ip))
-        ratio: Array = np.sqrt((n1 + self.lam**2 * n2 - 2 * self.lam * ip) / n1)
-        return ratio
+        """(n, h): ||J1 - lambda J2||_F / ||J1||_F = sqrt(1 + kappa^2 - 2 kappa cos)   (Thm 1)"""
+        s: Array = np.sqrt(1 + self.kappa**2 - 2 * self.kappa * self.cos)
+        return s
 
     def summary(self) -> dict[str, Any]:
-        """Shares of (image, head) pairs, intervals clustered by image; undecided: cos within two standard errors of zero."""
-        cos, se = self.cos, self.cos_se
-        decided = np.abs(cos) > 2 * se
-        rho = np.sqrt(self.n2.mean(-1) / self.n1.mean(-1))
+        """Over (image, head) pairs, intervals clustered by image. Pairs with a dead branch are counted and left out;
+        a sign within two standard errors of zero is undecided and left out of `negative`.
+
+        The amplification is split into its causes (M1.2): what orthogonal branches would give, and what the angle adds.
+        """
+        alive = self.alive
+        cos, se, s = self.cos, self.cos_se, self.amplification
+        decided = np.abs(np.nan_to_num(cos)) > 2 * np.nan_to_num(se)
+        energy = np.sqrt(1 + self.kappa**2)
         return {
             "layer": self.layer,
             "lambda": self.lam,
-            "cos": float(cos.mean()),
-            "rho": float(rho.mean()),
-            "amplification": float(self.amplification.mean()),
-            "negative": rate(cos < 0).plain(),
-            "amplifying": rate(self.amplification > 1).plain(),
-            "undecided": rate(~decided).plain(),
+            "cos": _mean(cos[alive]),
+            "kappa": _mean(self.kappa[alive]),
+            "amplification": _mean(s[alive]),
+            "energy": _mean(energy[alive]),
+            "angle": _mean((s / energy)[alive]),
+            "negative": rate(cos < 0, where=alive & decided).plain(),
+            "amplifying": rate(s > 1, where=alive).plain(),
+            "undecided": rate(~decided, where=alive).plain(),
+            "dead": int((~alive).sum()),
             "images": cos.shape[0],
             "heads": cos.shape[1],
             "probes": self.ip.shape[-1],
@@ -133,6 +160,11 @@ def _dot(a: Tensor, b: Tensor) -> Tensor:
     return (a * b).flatten(2).sum(-1).double()
 
 
-def _cosine(n1: Array, n2: Array, ip: Array) -> Array:
-    cosine: Array = ip / np.sqrt(n1 * n2)
+def _cosine(n1: Array, n2: Array, ip: Array, alive: NDArray[np.bool_]) -> Array:
+    size = np.sqrt(n1 * n2)
+    cosine: Array = np.divide(ip, size, out=np.full_like(size, np.nan), where=alive & (size > 0))
     return cosine
+
+
+def _mean(values: Array) -> float | None:
+    return float(values.mean()) if len(values) else None

@@ -41,20 +41,24 @@ class Rate:
         return {"value": self.value, "interval": interval, "hits": self.hits, "n": self.n}
 
 
-def rate(flags: Any) -> Rate:
+def rate(flags: Any, where: Any = True) -> Rate:
     """How often a flag holds. (n,) trials are independent; of (n, k) the k trials of one image stand or fall together.
 
-    For clusters the interval uses the number of independent trials that would give the variance between the n images.
+    `where` selects trials. For clusters the interval uses the number of independent trials that would give the variance
+    seen between images, at most the number of images.
     """
     flags = np.asarray(flags, dtype=bool)
-    if not flags.size:
-        return Rate(0, 0, 0)
-    hits, images = int(flags.sum()), len(flags)
-    if flags.ndim == 1:
-        return Rate(hits, images, images)
-    p, variance = flags.mean(), flags.mean(axis=1).var(ddof=1) / images if images > 1 else 0.0
+    chosen = np.broadcast_to(np.asarray(where, dtype=bool), flags.shape)
+    hits, n = int((flags & chosen).sum()), int(chosen.sum())
+    if n == 0 or flags.ndim == 1:
+        return Rate(hits, n, n)
+    size = chosen.sum(axis=1)
+    images = int((size > 0).sum())
+    p = hits / n
+    spread = float((((flags & chosen).sum(axis=1) - p * size) ** 2).sum())  # of a ratio estimator, clusters of any size
+    variance = spread * images / max(images - 1, 1) / n**2
     effective = p * (1 - p) / variance if variance > 0 else images
-    return Rate(hits, flags.size, float(np.clip(effective, 1, flags.size)))
+    return Rate(hits, n, float(np.clip(effective, 1, images)))  # capped: near 0 or 1 the variance itself is noisy
 
 
 def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> dict[str, Any]:
@@ -62,7 +66,8 @@ def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> dict[str, An
     only_first, only_second = int((first & ~second).sum()), int((~first & second).sum())
     differing = only_first + only_second
     p = float(binomtest(only_first, differing, 0.5).pvalue) if differing else 1.0
-    return {"only_first": only_first, "only_second": only_second, "n": len(first), "p": p}
+    hits = {"first": int(first.sum()), "second": int(second.sum())}
+    return hits | {"only_first": only_first, "only_second": only_second, "n": len(first), "p": p}
 
 
 def holm(ps: list[float]) -> list[float]:

@@ -25,22 +25,26 @@ class Ratios:
     """||A(x+xi) - A(x)||_F / ||xi||_2 of one layer, for each image and draw; A is A1 - lambda A2, all heads together."""
 
     layer: str
+    heads: int
     ratios: np.ndarray[Any, np.dtype[np.float64]]  # (n, M)
     map_norm: np.ndarray[Any, np.dtype[np.float64]]  # (n,) ||A(x)||_F, for the relative reading
 
     def summary(self) -> dict[str, Any]:
-        """Mean over images of the largest, mean and root-mean-square ratio over the draws, with its standard error."""
+        """Means over images: of the largest, mean and root-mean-square ratio over the draws, the largest per head (divided
+        by the root of the number of heads, since twins differ in it) and relative to the size of the map."""
         largest = self.ratios.max(axis=1)
-        n = len(largest)
+        n, draws = self.ratios.shape
         return {
             "layer": self.layer,
             "max": float(largest.mean()),
             "max_se": float(largest.std(ddof=1) / n**0.5) if n > 1 else None,
-            "mean": float(self.ratios.mean()),
-            "rms": float((self.ratios**2).mean(axis=1).mean() ** 0.5),
+            "per_head_max": float(largest.mean() / self.heads**0.5),
             "relative_max": float((largest / self.map_norm).mean()),
+            "mean": float(self.ratios.mean()),
+            "rms": float(np.sqrt((self.ratios**2).mean(axis=1)).mean()),
+            "heads": self.heads,
             "n": n,
-            "draws": self.ratios.shape[1],
+            "draws": draws,
         }
 
 
@@ -59,6 +63,7 @@ def l_sample(
         raise InputError(f"draws={draws} must be at least 1")
     found: dict[str, list[Tensor]] = {}
     norms: dict[str, list[Tensor]] = {}
+    heads: dict[str, int] = {}
     with (
         runtime.frozen(classifier),
         torch.no_grad(),
@@ -68,6 +73,7 @@ def l_sample(
             x = batch.pixels.to(device)
             clean = _combined_maps(classifier, x)
             for layer, a in clean.items():
+                heads[layer] = a.shape[1]
                 norms.setdefault(layer, []).append(a.flatten(1).norm(dim=1).double().cpu())
             columns: dict[str, list[Tensor]] = {layer: [] for layer in clean}
             for m in range(draws):
@@ -79,7 +85,7 @@ def l_sample(
                 advance(len(x), "")
             for layer, values in columns.items():
                 found.setdefault(layer, []).append(torch.stack(values, dim=1))
-    return [Ratios(layer, torch.cat(found[layer]).numpy(), torch.cat(norms[layer]).numpy()) for layer in found]
+    return [Ratios(name, heads[name], torch.cat(found[name]).numpy(), torch.cat(norms[name]).numpy()) for name in found]
 
 
 def _combined_maps(classifier: nn.Module, x: Tensor) -> dict[str, Tensor]:

@@ -33,29 +33,39 @@ def save_checkpoint(
         whole = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
         files.write_whole(path, lambda temporary, whole=whole: save_file(whole, temporary))  # type: ignore[misc]
         named[group] = {"file": path.name, "sha256": files.sha256(path)}
-    files.write_json(folder / "checkpoint.json", {"tensors": named, "progress": dict(progress)})
+    about = files.sha256(folder / "run.json")
+    files.write_json(folder / "checkpoint.json", {"run": about, "tensors": named, "progress": dict(progress)})
     current = {entry["file"] for entry in named.values()}
     for stale in folder.glob("*.safetensors"):
         if stale.name not in current:
             stale.unlink()
 
 
-def read_progress(folder: Path) -> dict[str, Any] | None:
-    """Where the run stands; None if it has no checkpoint yet."""
+def _checkpoint(folder: Path) -> dict[str, Any]:
+    """checkpoint.json, refused if the run.json beside it is not the one it was written for."""
     path = folder / "checkpoint.json"
     if not path.exists():
+        raise InputError(f"{folder} has no checkpoint: train it first (antiphase train --out {folder})")
+    checkpoint: dict[str, Any] = files.read_json(path, "run", "tensors", "progress")
+    if files.sha256(files.require_run(folder) / "run.json") != checkpoint["run"]:
+        raise InputError(
+            f"{folder / 'run.json'} was altered since the checkpoint was written; restore it or train again"
+        )
+    return checkpoint
+
+
+def read_progress(folder: Path) -> dict[str, Any] | None:
+    """Where the run stands; None if it has no checkpoint yet."""
+    if not (folder / "checkpoint.json").exists():
         return None
-    progress: dict[str, Any] = files.read_json(path)["progress"]
+    progress: dict[str, Any] = _checkpoint(folder)["progress"]
     return progress
 
 
 def _entry(folder: Path, group: str) -> dict[str, str]:
-    path = folder / "checkpoint.json"
-    if not path.exists():
-        raise InputError(f"{folder} has no checkpoint: train it first (antiphase train --out {folder})")
-    entry: dict[str, str] | None = files.read_json(path)["tensors"].get(group)
+    entry: dict[str, str] | None = _checkpoint(folder)["tensors"].get(group)
     if entry is None:
-        raise InputError(f"{path} lists no {group!r} tensors")
+        raise InputError(f"{folder / 'checkpoint.json'} lists no {group!r} tensors")
     return entry
 
 
@@ -91,12 +101,8 @@ class Run:
     @cached_property
     def about(self) -> dict[str, Any]:
         """run.json: model, training, data, seed, versions."""
-        path = self.folder / "run.json"
-        if not path.exists():
-            raise InputError(
-                f"{self.folder} is not a run: it has no run.json (make one with antiphase train --out {self.folder})"
-            )
-        about: dict[str, Any] = files.read_json(path)
+        path = files.require_run(self.folder) / "run.json"
+        about: dict[str, Any] = files.read_json(path, "model", "training", "data", "environment")
         return about
 
     @cached_property
@@ -105,22 +111,29 @@ class Run:
 
     @property
     def name(self) -> str:
-        return self.folder.name
+        return self.folder.resolve().name
 
     @property
     def log(self) -> list[dict[str, Any]]:
         """One record an epoch."""
-        return files.read_lines(self.folder / "log.jsonl")
+        rows = files.read_lines(self.folder / "log.jsonl")
+        if not rows:
+            raise InputError(f"{self.folder / 'log.jsonl'} is missing or empty: no epoch of this run is finished")
+        return rows
 
     @property
     def weights_digest(self) -> str:
         return _entry(self.folder, "weights")["sha256"]
 
-    def classifier(self, device: torch.device | str = "cpu") -> nn.Module:
-        """The trained model behind the seam, in eval mode."""
+    def classifier(self, device: torch.device | str = "cpu", *, unfinished: bool = False) -> nn.Module:
+        """The trained model behind the seam, in eval mode. A run that has not come to its end must be asked for as such."""
+        progress = _checkpoint(self.folder)["progress"]
+        if not (progress.get("complete") or unfinished):
+            raise InputError(
+                f"{self.folder} is not finished (epoch {progress.get('epoch')}): let antiphase train end it first"
+            )
         tensors = read_tensors(self.folder, "weights")
-        model = build(
-            self.config, shape=tuple(self.about["data"]["shape"]), classes=len(self.about["data"]["class_names"])
-        )
+        data = self.about["data"]
+        model = build(self.config, shape=tuple(data["shape"]), classes=len(data["class_names"]))
         load_weights(model, tensors, str(self.folder))
         return model.to(device).eval()

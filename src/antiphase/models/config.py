@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from antiphase.config import InputError
+from antiphase.config import InputError, check_fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +23,9 @@ class Schedule:
     b: float = 0.6
     c: float = 0.3
     index_base: int = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self, c=0, index_base=0)
 
     def at(self, layer: int) -> float:
         return self.a - self.b * math.exp(-self.c * (layer + self.index_base))
@@ -101,9 +104,7 @@ class ViTConfig:
     std: float = 0.5
 
     def __post_init__(self) -> None:
-        for name in ("patch", "width", "depth", "heads"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name}={getattr(self, name)} must be at least 1")
+        check_fields(self, patch=1, width=1, depth=1, heads=1, diff_heads=1)
         if self.mlp_ratio <= 0 or self.std <= 0:
             raise InputError(f"mlp_ratio={self.mlp_ratio} and std={self.std} must be greater than 0")
         if len(self.attention) not in (1, self.depth):
@@ -118,7 +119,7 @@ class ViTConfig:
                 raise InputError(
                     f"heads={self.heads} is odd, and a differential head takes two: make it even or set diff_heads"
                 )
-            if self.effective_diff_heads < 1 or self.width % (2 * self.effective_diff_heads):
+            if self.width % (2 * self.effective_diff_heads):
                 raise InputError(
                     f"diff_heads={self.effective_diff_heads} does not fit width={self.width}: "
                     "a head has two maps, so 2 x diff_heads must divide the width"

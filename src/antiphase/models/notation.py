@@ -61,7 +61,7 @@ def attention_text(attention: Attention) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, Schedule):
-        return f"schedule/{value.a:g}/{value.b:g}/{value.c:g}/{value.index_base}"
+        return f"schedule/{value.a}/{value.b}/{value.c}/{value.index_base}"
     if isinstance(value, tuple):
-        return "/".join(f"{v:g}" for v in value)
-    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+        return "/".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -98,7 +98,13 @@ def _cosine_panel(axis: Any, comparison: Row) -> None:
     for side, colour in zip(comparison["models"], COLOURS):
         if side["alignment"]:
             for layer in side["alignment"]["per_image"].values():
-                axis.hist(np.ravel(layer["cos"]), bins=24, color=colour, alpha=0.55, label=side["name"])
+                axis.hist(
+                    [c for image in layer["cos"] for c in image if c is not None],
+                    bins=24,
+                    color=colour,
+                    alpha=0.55,
+                    label=side["name"],
+                )
     axis.axvline(0, color="#20242a", linewidth=1)
     axis.annotate("opposed  ", (0, 1), xycoords=("data", "axes fraction"), ha="right", va="top", color="#565c66")
     axis.annotate("  aligned", (0, 1), xycoords=("data", "axes fraction"), ha="left", va="top", color="#565c66")
@@ -145,7 +151,7 @@ def _column(figure: Figure, column: Any, key: str, clean: Any, attacked: Any) ->
     elif key == "combined":
         scale = {"cmap": "RdBu_r", "vmin": -top, "vmax": top}
     for axis, data in zip(column, (clean, attacked)):
-        image = axis.imshow(data.squeeze(), **scale)
+        image = axis.imshow(data[..., 0] if key == "pixels" and data.shape[-1] == 1 else data, **scale)
     change = (attacked - clean).mean(axis=-1) if key == "pixels" else attacked - clean
     reach = np.abs(change).max() or 1.0
     changed = column[2].imshow(change, cmap="RdBu_r", vmin=-reach, vmax=reach)

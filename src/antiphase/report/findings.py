@@ -27,81 +27,108 @@ def with_interval(rate: Row) -> str:
 
 def findings(comparison: Row) -> list[str]:
     """The headline first: which of the two is easier to fool, where, and how sure that is."""
-    first, second = comparison["models"]
+    sides = comparison["models"]
     return [
         _headline(comparison),
-        f"Clean test accuracy is {100 * first['test_accuracy']:.1f} % for {first['name']} and "
-        f"{100 * second['test_accuracy']:.1f} % for {second['name']} (n = {first['test_images']}).",
-        *(_alignment(side) for side in (first, second) if side["alignment"]),
-        _lipschitz(first, second),
-        "Each model was trained once: the intervals cover the choice of images, not the choice of a training seed.",
+        "Clean accuracy on the attacked images is "
+        + " and ".join(f"{with_interval(_clean(side))} for {side['name']}" for side in sides)
+        + f" (n = {comparison['data']['n']}).",
+        *(sentence for side in sides if side["alignment"] for sentence in _alignment(side)),
+        _lipschitz(sides),
+        *([f"They also differ in {'; '.join(comparison['differences'])}."] if comparison["differences"] else []),
+        "Each model was trained once: intervals and tests cover the choice of images, not the choice of a training seed.",
     ]
+
+
+def _clean(side: Row) -> Row:
+    rate: Row = side["attacks"][0]["rates"]["clean_accuracy"]
+    return rate
+
+
+# ------------------------------------------------------------------------------------------------- the headline
 
 
 def _headline(comparison: Row) -> str:
-    sides, paired = comparison["models"], comparison["paired"]
-    sure = [row for row in paired if row["p_holm"] < LEVEL]
-    n, budgets = comparison["data"]["n"], len(paired)
+    verdict = _verdict(comparison)
+    floor, sides = comparison["config"]["accuracy_floor"], comparison["models"]
+    if floor is None:
+        return f"No verdict is given at this scale; what was seen: {verdict}"
+    weak = [side["name"] for side in sides if side["test_accuracy"] < floor]
+    if weak:
+        return (
+            f"No verdict: {' and '.join(weak)} stayed below {100 * floor:.0f} % test accuracy; what was seen: {verdict}"
+        )
+    return verdict
+
+
+def _verdict(comparison: Row) -> str:
+    """About the images that both models classify correctly, by McNemar's test corrected for the number of budgets."""
+    names, rows = [side["name"] for side in comparison["models"]], comparison["paired"]
+    n, budgets = rows[0]["both_right"]["n"], len(rows)
+    if not n:
+        return "no image is classified correctly by both models, so their robustness cannot be compared."
+    sure = [row for row in rows if row["both_right"]["p_holm"] < LEVEL]
+    test = f"McNemar on the {n} images that both classify correctly, Holm-corrected"
     if not sure:
         return (
-            f"PGD fools {sides[0]['name']} and {sides[1]['name']} about equally often: no budget of {budgets} shows "
-            f"a difference beyond chance (McNemar test on the same {n} images, Holm-corrected, p >= {LEVEL:g} everywhere)."
+            f"no difference in robustness between {names[0]} and {names[1]} could be shown "
+            f"at any of {budgets} budgets ({test})."
         )
-    worse = (
-        [row for row in sure if row["only_first"] > row["only_second"]],
-        [row for row in sure if row["only_second"] > row["only_first"]],
-    )
-    if worse[0] and worse[1]:
+    by_loser = [[row for row in sure if _loser(row) == i] for i in (0, 1)]
+    if all(by_loser):
         return (
-            f"Neither model is the more robust one: {sides[0]['name']} is easier to fool at {_budgets(worse[0])}, "
-            f"{sides[1]['name']} at {_budgets(worse[1])} (McNemar, Holm-corrected, p < {LEVEL:g}, n = {n})."
+            f"neither is the more robust: {names[0]} is easier to fool at {_budgets(by_loser[0])}, "
+            f"{names[1]} at {_budgets(by_loser[1])} ({test}, p < {LEVEL:g})."
         )
-    loser = 0 if worse[0] else 1
-    most = max(sure, key=lambda row: abs(row["only_first"] - row["only_second"]))
-    rates = [_at(side, most["eps"])["asr_union"] for side in (sides[loser], sides[1 - loser])]
+    loser = 0 if by_loser[0] else 1
+    most = max(sure, key=lambda row: abs(row["both_right"]["only_first"] - row["both_right"]["only_second"]))
+    hits = [most["both_right"][key] / n for key in ("first", "second")]
     return (
-        f"{sides[loser]['name']} is easier to fool than {sides[1 - loser]['name']} at {len(sure)} of {budgets} budgets "
-        f"({_budgets(sure)}): at {Budget(most['eps'])} PGD changes {percent(rates[0])} of its predictions "
-        f"against {percent(rates[1])} (n = {n}, McNemar on the same images, Holm-corrected, p = {most['p_holm']:.2g})."
+        f"{names[loser]} is easier to fool than {names[1 - loser]} at {len(sure)} of {budgets} budgets ({_budgets(sure)}): "
+        f"at {Budget(most['eps'])} PGD breaks {100 * hits[loser]:.1f} % of its images against {100 * hits[1 - loser]:.1f} % "
+        f"({test}, p = {most['both_right']['p_holm']:.2g})."
     )
 
 
-def _alignment(side: Row) -> str:
-    layers = side["alignment"]["layers"]
-    parts = [
-        f"{percent(row['negative'])} of {row['negative']['n']} (image, head) pairs in layer {i + 1} "
-        f"(mean cosine {row['cos']:+.2f}, {percent(row['undecided'], 0)} undecided at {row['probes']} probes; "
-        f"the subtraction multiplies the map's sensitivity by {row['amplification']:.2f})"
-        for i, row in enumerate(layers)
-    ]
-    return (
-        f"In {side['name']} the input gradients of the two branches point against each other for "
-        + "; ".join(parts)
-        + "."
-    )
-
-
-def _lipschitz(first: Row, second: Row) -> str:
-    (a, ra), (b, rb) = (_mean_lipschitz(side) for side in (first, second))
-    larger = second if b > a else first
-    relative = second if rb > ra else first
-    agree = "and also" if larger is relative else "but"
-    return (
-        f"Sampled local Lipschitz constants of the maps (lower bounds): {a:.3f} for {first['name']}, "
-        f"{b:.3f} for {second['name']}, so the maps of {larger['name']} move more in absolute terms, "
-        f"{agree} those of {relative['name']} relative to their size ({ra:.3f} against {rb:.3f})."
-    )
-
-
-def _mean_lipschitz(side: Row) -> tuple[float, float]:
-    layers = side["lipschitz"]["layers"]
-    return sum(row["max"] for row in layers) / len(layers), sum(row["relative_max"] for row in layers) / len(layers)
-
-
-def _at(side: Row, eps: float) -> Row:
-    rates: Row = next(cell for cell in side["attacks"] if cell["eps"] == eps)["rates"]
-    return rates
+def _loser(row: Row) -> int:
+    return 0 if row["both_right"]["only_first"] > row["both_right"]["only_second"] else 1
 
 
 def _budgets(rows: list[Row]) -> str:
     return ", ".join(str(Budget(row["eps"])) for row in rows)
+
+
+# ------------------------------------------------------------------------------------------------- inside the attention
+
+
+def _alignment(side: Row) -> list[str]:
+    """One sentence a layer."""
+    return [_layer_alignment(side["name"], i, row) for i, row in enumerate(side["alignment"]["layers"], start=1)]
+
+
+def _layer_alignment(name: str, number: int, row: Row) -> str:
+    where = f"Layer {number} of {name}, {row['images']} clean images x {row['heads']} heads"
+    if row["cos"] is None:
+        return f"{where}: a branch is dead everywhere, so there is no alignment to speak of."
+    return (
+        f"{where}: the input gradients of the two branches point against each other for {with_interval(row['negative'])} "
+        f"of the pairs whose sign {row['probes']} probes decide ({percent(row['undecided'], 0)} stay undecided; mean cosine "
+        f"{row['cos']:+.2f}). The subtraction makes the map more sensitive than A1 alone for "
+        f"{with_interval(row['amplifying'])}, on average by {row['amplification']:.2f}: {row['energy']:.2f} from adding a second "
+        f"branch at a right angle, times {row['angle']:.2f} from the angle between them (lambda = {row['lambda']:.2f})."
+    )
+
+
+def _lipschitz(sides: list[Row]) -> str:
+    parts = []
+    for side in sides:
+        layers = side["lipschitz"]["layers"]
+        whole, head, relative = (
+            sum(row[key] for row in layers) / len(layers) for key in ("max", "per_head_max", "relative_max")
+        )
+        parts.append(f"{side['name']} {whole:.3f} (per head {head:.3f}, relative to the map {relative:.3f})")
+    n, draws = (sides[0]["lipschitz"]["layers"][0][key] for key in ("n", "draws"))
+    return (
+        f"Sampled local Lipschitz constants of the maps, mean over layers and {n} images, {draws} draws, lower bounds: "
+        f"{', '.join(parts)}."
+    )

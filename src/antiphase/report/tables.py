@@ -29,9 +29,9 @@ def show_measures(result: Row) -> None:
         cell = result["lipschitz"]
         _table(
             f"local Lipschitz of the maps, n = {cell['data']['n']} (sampled: a lower bound)",
-            ("layer", "max", "s.e.", "mean", "rms", "max / ||A||"),
+            ("layer", "max", "s.e.", "per head", "max / ||A||", "mean", "rms"),
             (
-                (r["layer"], *(_number(r[k]) for k in ("max", "max_se", "mean", "rms", "relative_max")))
+                (r["layer"], *(_number(r[k]) for k in ("max", "max_se", "per_head_max", "relative_max", "mean", "rms")))
                 for r in cell["layers"]
             ),
         )
@@ -39,12 +39,12 @@ def show_measures(result: Row) -> None:
         cell = result["alignment"]
         _table(
             f"branch alignment, n = {cell['data']['n']} images (shares of (image, head) pairs, 95 % intervals)",
-            ("layer", "cos", "rho", "lambda", "amplification", "cos < 0", "undecided"),
+            ("layer", "lambda", "cos", "amplification", "cos < 0 if decided", "undecided", "amplifying"),
             (
                 (
                     r["layer"],
-                    *(_number(r[k]) for k in ("cos", "rho", "lambda", "amplification")),
-                    *(with_interval(r[k]) for k in ("negative", "undecided")),
+                    *(_number(r[k]) for k in ("lambda", "cos", "amplification")),
+                    *(with_interval(r[k]) for k in ("negative", "undecided", "amplifying")),
                 )
                 for r in cell["layers"]
             ),
@@ -55,13 +55,18 @@ def show_measures(result: Row) -> None:
 
 
 def show_comparison(result: Row) -> None:
-    sides = result["models"]
+    sides, rows = result["models"], result["paired"]
+    both = rows[0]["both_right"]["n"]
     _table(
-        f"predictions changed by PGD (asr_change), n = {result['data']['n']}, 95 % intervals",
+        f"robust accuracy under PGD, n = {result['data']['n']}, 95 % intervals; test on the {both} both classify correctly",
         ("eps", *(side["name"] for side in sides), "McNemar p (Holm)"),
         (
-            (_eps(pair), *(with_interval(cell["rates"]["asr_change"]) for cell in cells), f"{pair['p_holm']:.2g}")
-            for pair, *cells in zip(result["paired"], *(side["attacks"] for side in sides))
+            (
+                _eps(pair),
+                *(with_interval(cell["rates"]["robust_accuracy"]) for cell in cells),
+                f"{pair['both_right']['p_holm']:.2g}",
+            )
+            for pair, *cells in zip(rows, *(side["attacks"] for side in sides))
         ),
     )
     for sentence in findings(result):

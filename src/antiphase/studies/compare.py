@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from antiphase import runtime
 from antiphase.attacks import engine
 from antiphase.attacks.config import PGD
-from antiphase.attacks.within import Linf
 from antiphase.config import InputError, to_plain
 from antiphase.data.imageset import ImageSet
 from antiphase.measures.interval import holm, mcnemar
@@ -39,17 +38,19 @@ def compare(runs: Pair, images: ImageSet, config: CompareConfig, *, device: torc
         check_fits(run, images)
     if runs[0].folder.resolve() == runs[1].folder.resolve():
         raise InputError(f"{runs[0].folder} cannot be compared with itself: name two runs")
-    attacks = [PGD(within=Linf(eps), steps=config.steps, runs=config.runs) for eps in sorted(config.eps)]
+    names = [run.name for run in runs] if runs[0].name != runs[1].name else [str(run.folder) for run in runs]
+    attacks = config.attacks()
     attacked = [[attack_cell(run, images, a, seed=config.seed, device=device) for a in attacks] for run in runs]
     looked_at = images.subset(min(config.measure_images or len(images), len(images)), config.seed)
     sides = [
-        _about(run) | {"attacks": cells} | _measured(run, looked_at, config, device)
-        for run, cells in zip(runs, attacked)
+        {"name": name} | _about(run) | {"attacks": cells} | _measured(run, looked_at, config, device)
+        for name, run, cells in zip(names, runs, attacked)
     ]
     return {
         "format": 1,
         "config": to_plain(config),
         "data": {"name": images.name, "split": images.split, "n": len(images), "fingerprint": images.fingerprint},
+        "differences": differences(*runs),
         "denominators": DENOMINATORS,
         "models": sides,
         "paired": _paired(*attacked),
@@ -58,19 +59,30 @@ def compare(runs: Pair, images: ImageSet, config: CompareConfig, *, device: torc
     }
 
 
+def differences(first: Run, second: Run) -> list[str]:
+    """In what, besides their attention, the two runs were made differently."""
+    found = []
+    for part in ("model", "training", "data"):
+        a, b = first.about[part], second.about[part]
+        apart = {"attention", "init", "checkpoint_seconds", "origin"}
+        found += [f"{key}: {a.get(key)} and {b.get(key)}" for key in a if key not in apart and a.get(key) != b.get(key)]
+    if {first.config.init, second.config.init} == {"official"} and first.config.title != second.config.title:
+        found.append("initialisation: DiffCLIP's own for differential blocks, timm's for softmax ones")
+    return found
+
+
 def _about(run: Run) -> Row:
-    last, about = run.log[-1], run.about
+    log, about = run.log, run.about
     return {
-        "name": run.name,
         "title": run.config.title,
         "depth": run.config.depth,
         "parameters": sum(p.numel() for p in run.classifier().parameters()),
-        "epochs": about["training"]["epochs"],
+        "epochs": len(log),
         "training_seed": about["training"]["seed"],
-        "train_accuracy": last["train_accuracy"],
-        "test_accuracy": last["test_accuracy"],
+        "train_accuracy": log[-1]["train_accuracy"],
+        "test_accuracy": log[-1]["test_accuracy"],
         "test_images": about["data"]["test"]["images"],
-        "lambda": lambda_rows(run),
+        "lambda": lambda_rows(run) if run.config.is_differential else [],
     }
 
 
@@ -81,10 +93,20 @@ def _measured(run: Run, images: ImageSet, config: CompareConfig, device: torch.d
 
 
 def _paired(first: list[Cell], second: list[Cell]) -> list[Row]:
-    """The two models on the same images, budget by budget: did at least one run change the prediction?"""
-    rows = [{"eps": a["eps"], **mcnemar(_changed(a), _changed(b))} for a, b in zip(first, second)]
-    adjusted = holm([row["p"] for row in rows])
-    return [row | {"p_holm": p} for row, p in zip(rows, adjusted)]
+    """The two models on the same images, budget by budget: did at least one run change the prediction?
+
+    Once over all images and once over those that both models classify correctly. The attack drives away from the true
+    label, so an image that is already wrong is pushed deeper into its wrong class: only the second is about robustness.
+    """
+    rows: list[Row] = [{"eps": cell["eps"]} for cell in first]
+    for name in ("all", "both_right"):
+        tests = []
+        for a, b in zip(first, second):
+            chosen = _right(a) & _right(b) if name == "both_right" else slice(None)
+            tests.append(mcnemar(_changed(a)[chosen], _changed(b)[chosen]))
+        for row, test, p in zip(rows, tests, holm([test["p"] for test in tests])):
+            row[name] = test | {"p_holm": p}
+    return rows
 
 
 def _changed(cell: Cell) -> NDArray[np.bool_]:
@@ -93,10 +115,10 @@ def _changed(cell: Cell) -> NDArray[np.bool_]:
     return changed
 
 
-def _lost(cell: Cell) -> NDArray[np.bool_]:
-    """(n,): right before the attack, changed by it"""
+def _right(cell: Cell) -> NDArray[np.bool_]:
+    """(n,): classified correctly before the attack"""
     right: NDArray[np.bool_] = np.equal(cell["images"]["clean"], cell["images"]["label"])
-    return right & _changed(cell)
+    return right
 
 
 # ------------------------------------------------------------------------------------------------- pictures
@@ -110,7 +132,7 @@ def _pictures(
     The smallest such budget of the grid, and of its images the first; None if there is none.
     """
     for attack, *cells in zip(attacks, *attacked):
-        both = np.flatnonzero(_lost(cells[0]) & _lost(cells[1]))
+        both = np.flatnonzero(np.logical_and.reduce([_right(cell) & _changed(cell) for cell in cells]))
         if len(both):
             one = images.take(both[:1])
             return {

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from antiphase import files, runtime
@@ -17,13 +18,14 @@ from antiphase.attacks import engine
 from antiphase.attacks.config import PGD
 from antiphase.config import InputError, fingerprint, to_plain
 from antiphase.data.imageset import ImageSet
-from antiphase.measures.alignment import branch_alignment
+from antiphase.measures.alignment import Alignment, branch_alignment
 from antiphase.measures.lipschitz import PAPER_EPS, l_sample
 from antiphase.measures.success import success_rates
 from antiphase.models.attention import lambdas
 from antiphase.models.checkpoint import Run
 
 Cell = dict[str, Any]
+FORMAT = 1  # raised when a cell of the same question would come out differently
 
 
 def check_fits(run: Run, images: ImageSet) -> None:
@@ -92,31 +94,39 @@ def alignment_cell(
         return {
             "reading": "cosine of the Jacobians of A1 and A2 with respect to the pixels (Frobenius), forward-mode probes",
             "layers": [layer.summary() for layer in layers],
-            "per_image": {
-                layer.layer: {"cos": layer.cos.tolist(), "cos_se": layer.cos_se.tolist()}
-                | {name: getattr(layer, name).mean(-1).tolist() for name in ("n1", "n2", "ip")}
-                for layer in layers
-            },
+            "per_image": {layer.layer: _per_image(layer) for layer in layers},
         }
 
     return _cell(run, "measures", images, {"measure": "alignment", "probes": probes, "seed": seed}, compute)
 
 
+def _per_image(layer: Alignment) -> dict[str, Any]:
+    """(image, head) tables; null where a branch is dead and has no direction."""
+    tables = dict(zip(("n1", "n2", "ip"), layer.means)) | {"cos": layer.cos, "cos_se": layer.cos_se}
+    return {
+        name: [[None if np.isnan(v) else float(v) for v in heads] for heads in table] for name, table in tables.items()
+    }
+
+
 def lambda_rows(run: Run) -> list[Cell]:
     """lambda of every differential layer, where it started and how far it moved. Drift is of the mean start: M2.6."""
     model = run.classifier()
-    starts = {name: module.lambda_init for name, module in model.named_modules() if hasattr(module, "lambda_init")}
+    found = lambdas(model)
+    if not found:
+        raise InputError(f"{run.folder} has no lambda: no layer of this model has two branches (it is all softmax)")
+    starts = {name: module.lambda_init for name, module in model.named_modules() if name in found}
     return [
-        {"layer": name, "lambda": value, "lambda_init": starts[name], "drift": value - starts[name]}
-        for name, value in lambdas(model).items()
+        {"layer": name, "lambda": value, "lambda_init": starts[name], "drift": value - float(starts[name])}
+        for name, value in found.items()
     ]
 
 
 def _cell(run: Run, kind: str, images: ImageSet, question: dict[str, Any], compute: Callable[[], Cell]) -> Cell:
-    key = fingerprint({"weights": run.weights_digest, "images": images.fingerprint, **question})
+    depends = {"format": FORMAT, "model": run.config, "weights": run.weights_digest, "images": images.fingerprint}
+    key = fingerprint(depends | question)
     path: Path = run.folder / kind / f"{key}.json"
     if path.exists():
-        stored: Cell = files.read_json(path)
+        stored: Cell = files.read_json(path, "model", "data", "seed", "seconds")
         return stored
     began = time.perf_counter()
     cell = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from antiphase.config import InputError
+from antiphase.config import InputError, check_fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,14 +24,8 @@ class TrainConfig:
     checkpoint_seconds: float = 60.0  # at most this much work is lost to a kill; every epoch's end is kept too
 
     def __post_init__(self) -> None:
-        for name, least in (("epochs", 1), ("batch_size", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name}={getattr(self, name)} must be at least {least}")
+        check_fields(self, epochs=1, batch_size=1, weight_decay=0, label_smoothing=0, seed=0, checkpoint_seconds=0)
         if not self.lr > 0:
             raise InputError(f"lr={self.lr} must be greater than 0")
-        if not self.weight_decay >= 0:
-            raise InputError(f"weight_decay={self.weight_decay} must not be negative")
-        if not 0 <= self.label_smoothing < 1:
-            raise InputError(f"label_smoothing={self.label_smoothing} must be in [0, 1)")
-        if self.seed < 0:
-            raise InputError(f"seed={self.seed} must not be negative")
+        if not self.label_smoothing < 1:
+            raise InputError(f"label_smoothing={self.label_smoothing} must be less than 1")

@@ -40,15 +40,19 @@ class Progress:
         self.__dict__.update(asdict(Progress(epoch=epoch, complete=complete)))
 
 
-def about(model: ViTConfig, training: TrainConfig, train_set: ImageSet, test_set: ImageSet) -> dict[str, Any]:
+def about(
+    model: ViTConfig, training: TrainConfig, train_set: ImageSet, test_set: ImageSet, scale: str | None
+) -> dict[str, Any]:
     """run.json: all that is needed to say what this run is and to do it again."""
     return {
         "format": 1,
         "title": model.title,
+        "scale": scale,
         "model": to_plain(model),
         "training": to_plain(training),
         "data": {
             "name": train_set.name,
+            "origin": train_set.origin,
             "shape": list(train_set.shape),
             "class_names": list(train_set.class_names),
             "train": {"images": len(train_set), "fingerprint": train_set.fingerprint},

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from antiphase.data.imageset import Batch
-from antiphase.training.blame import what_blew_up
+from antiphase.training.blame import not_finite, what_blew_up
 from antiphase.training.config import TrainConfig
 from antiphase.training.tasks import Classification, Task
 from antiphase.training.world import World
@@ -48,5 +48,5 @@ class Learner:
 
     def check(self) -> None:
         """Refuse to call weights good that are not numbers."""
-        if not all(p.isfinite().all() for p in self.model.parameters()):
-            raise Diverged(f"the weights stopped being numbers: {what_blew_up(self.model)}")
+        if blamed := not_finite(self.model):
+            raise Diverged(f"the weights stopped being numbers: {blamed}")

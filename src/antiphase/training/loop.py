@@ -50,6 +50,7 @@ def train(
     *,
     device: torch.device | str = "cpu",
     task: Task | None = None,
+    scale: str | None = None,
 ) -> Run:
     """Train to the end, or from where the folder stands to the end; a finished folder is returned as it is.
 
@@ -58,11 +59,15 @@ def train(
     folder, device = Path(out), torch.device(device)
     if train_set.split != "train" or test_set.split != "test":
         raise InputError(f"training needs a train and a test split, got {train_set.split!r} and {test_set.split!r}")
+    if (train_set.class_names, train_set.shape) != (test_set.class_names, test_set.shape):
+        raise InputError(
+            f"the train split of {train_set.name} and the test split of {test_set.name} have different classes"
+        )
     model = build(model_config, shape=train_set.shape, classes=train_set.classes, seed=config.seed)
-    wanted = about(model_config, config, train_set, test_set)
-    check_claim(folder, wanted)
+    wanted = about(model_config, config, train_set, test_set, scale)
     with join(device) as world, files.held(folder) if world.leads else nullcontext():
         if world.leads:
+            check_claim(folder, wanted)
             files.sweep(folder)
             if not (folder / "run.json").exists():
                 files.write_json(folder / "run.json", wanted)
@@ -73,9 +78,8 @@ def train(
             if not at.complete:
                 _fit(folder, learner, at, train_set, test_set)
         except Diverged as error:
-            raise Diverged(
-                f"epoch {at.epoch + 1}, step {at.step + 1}: {error}; the last good checkpoint is kept"
-            ) from None
+            kept = "; the last good checkpoint is kept" if (folder / "checkpoint.json").exists() else ""
+            raise Diverged(f"epoch {at.epoch + 1}, step {at.step + 1}: {error}{kept}") from None
         world.meet()
     return Run(folder)
 
@@ -109,6 +113,7 @@ def _fit(folder: Path, learner: Learner, at: Progress, train_set: ImageSet, test
                     keep()
                 if asked:
                     raise Interrupted(f"stopped in epoch {at.epoch + 1}; the same command goes on from there")
+            learner.check()
             if leads:
                 log.append(_epoch_row(learner.model, at, test_set))
                 files.write_lines(folder / "log.jsonl", log)
