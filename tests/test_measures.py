@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.stats import binomtest
 
-from antiphase.attacks.engine import AttackResult
+from antiphase.attacks.result import AttackResult
 from antiphase.config import InputError
 from antiphase.measures.alignment import branch_alignment
 from antiphase.measures.interval import holm, mcnemar, rate, wilson
@@ -113,10 +113,9 @@ def test_too_few_draws_are_refused(call, pair, three):
 
 def _result(labels, clean, changed):
     labels, clean, changed = torch.tensor(labels), torch.tensor(clean), torch.tensor(changed, dtype=torch.bool)
-    zero = torch.zeros_like(labels)
-    return AttackResult(
-        torch.zeros(len(labels), 1, 1, 1), labels, clean, torch.where(changed.any(0), 9, clean), changed, zero, zero
-    )
+    zero, won = torch.zeros_like(labels), changed.any(0)
+    pixels = torch.zeros(len(labels), 1, 1, 1)
+    return AttackResult(pixels, labels, clean, torch.where(won, 9, clean), won, changed, zero.double(), zero, zero)
 
 
 def test_each_rate_has_the_denominator_its_name_says():

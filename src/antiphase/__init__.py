@@ -9,8 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from antiphase.attacks import PGD, Linf, fgsm
+    from antiphase.attacks import L2, PGD, Linf, Patch, fgsm
     from antiphase.attacks.engine import run as attack
+    from antiphase.attacks.engine import sweep
     from antiphase.data import load
     from antiphase.measures.alignment import branch_alignment
     from antiphase.measures.lipschitz import l_sample
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
 
 _HOME = {
     "PGD": "attacks",
+    "L2": "attacks",
     "Linf": "attacks",
+    "Patch": "attacks",
     "fgsm": "attacks",
     "attack": "attacks.engine:run",
+    "sweep": "attacks.engine",
     "load": "data",
     "branch_alignment": "measures.alignment",
     "l_sample": "measures.lipschitz",
@@ -44,9 +48,11 @@ _HOME = {
 }
 
 __all__ = [
+    "L2",
     "PGD",
     "Differential",
     "Linf",
+    "Patch",
     "Run",
     "Schedule",
     "Softmax",
@@ -60,6 +66,7 @@ __all__ = [
     "l_sample",
     "load",
     "success_rates",
+    "sweep",
     "taps",
     "train",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from antiphase.attacks.within import Within
 from antiphase.config import InputError, check_fields
@@ -10,16 +11,16 @@ from antiphase.config import InputError, check_fields
 
 @dataclass(frozen=True, kw_only=True)
 class PGD:
-    """Projected gradient ascent on the cross-entropy of the attacked label.
-
-    One step without a random start and of size eps is FGSM.
-    """
+    """Projected gradient ascent. One step of size eps without a random start is FGSM; within a `Patch` it is a patch attack."""
 
     within: Within
     steps: int = 20
     step_size: float | None = None  # pixel units; 2.5 * eps / steps when not given (Madry)
     runs: int = 1  # independent random starts
     random_start: bool = True
+    loss: Literal["ce", "margin", "dlr", "cosine"] = "ce"
+    label: Literal["true", "predicted"] = "true"  # the class an untargeted attack drives away from
+    target: Literal["least-likely", "random"] | int | None = None  # the class to reach; None: any other
 
     def __post_init__(self) -> None:
         check_fields(self, steps=1, runs=1, step_size=0)
@@ -27,12 +28,18 @@ class PGD:
             raise InputError(
                 f"runs={self.runs} without a random start would repeat the same run: set random_start or runs=1"
             )
+        if self.loss == "dlr" and self.target is not None:
+            raise InputError(
+                "the loss dlr has no gradient towards a target in third place: use ce or margin with a target"
+            )
+        if isinstance(self.target, int) and self.target < 0:
+            raise InputError(f"target={self.target} must be a class, counted from 0")
 
     @property
     def step(self) -> float:
         return 2.5 * self.within.eps / self.steps if self.step_size is None else self.step_size
 
 
-def fgsm(within: Within) -> PGD:
+def fgsm(within: Within, **options: Any) -> PGD:
     """The fast gradient sign method: one full step from the image itself."""
-    return PGD(within=within, steps=1, step_size=within.eps, random_start=False)
+    return PGD(within=within, steps=1, step_size=within.eps, random_start=False, **options)

@@ -1,123 +1,141 @@
-"""The attack loop: examples in, adversarial examples and the verdict on each out.
+"""`run`: examples in, adversarial examples and the verdict on each out. `sweep`: the same over a grid of budgets.
 
-The classifier maps pixels in [0,1] to logits. It is left exactly as it was; so is the global random state.
+The classifier maps pixels in [0,1] to logits. Its parameters, grads, modes and hooks, and the global random state, are
+left exactly as they were.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from antiphase import console, runtime
+from antiphase.attacks.checks import check_inputs
 from antiphase.attacks.config import PGD
+from antiphase.attacks.job import SLACK, Job
+from antiphase.attacks.pool import run_pgd
+from antiphase.attacks.result import AttackResult
+from antiphase.attacks.within import Linf, Within
 from antiphase.config import InputError
-from antiphase.data.imageset import ImageSet
 
-
-@dataclass(frozen=True)
-class AttackResult:
-    """One entry an example, n in all; a run is one random start, R in all."""
-
-    adversarial: Tensor  # (n, C, H, W) float32: of the first run that succeeded, else the clean pixels
-    labels: Tensor  # (n,) the true labels
-    clean_prediction: Tensor  # (n,)
-    adversarial_prediction: Tensor  # (n,) on `adversarial`
-    changed_in_run: Tensor  # (R, n) bool: that run changed the prediction
-    forwards: Tensor  # (n,) model evaluations spent
-    backwards: Tensor  # (n,)
-
-    @property
-    def success(self) -> Tensor:
-        """The prediction on the returned pixels differs from the clean one. (n,) bool"""
-        return self.adversarial_prediction != self.clean_prediction
-
-    @property
-    def correct(self) -> Tensor:
-        """Classified correctly before the attack. (n,) bool"""
-        return self.clean_prediction == self.labels
+Protocol = Literal["fast", "paper"]
+Callback = Callable[[nn.Module, Tensor, Tensor], Tensor]  # any attack of somebody else's: (model, x, y) -> x_adv
 
 
 def run(
     classifier: nn.Module,
-    images: ImageSet,
-    attack: PGD,
+    x: Tensor,
+    y: Tensor,
+    attack: PGD | Callback,
     *,
+    ids: NDArray[np.int64] | None = None,
     seed: int = 0,
     batch_size: int = 64,
-    device: torch.device | str = "cpu",
+    protocol: Protocol = "fast",
+    eight_bit: bool = False,
+    within: Within | None = None,
     label: str = "attack",
 ) -> AttackResult:
-    """Attack every image. The random start of an example depends on (seed, its id, the run), never on its neighbours."""
+    """Attack images x: (n, C, H, W) in [0,1] with labels y: (n,).
+
+    Everything random about an example depends on (seed, its id, the run): not on batch size, order or neighbours. `ids`
+    default to 0..n-1; those of an ImageSet give an image the same starts in every subset. The protocol `fast` stops at an
+    example's first success; `paper` takes every run to its own end, as a mean over runs needs. `eight_bit` returns pixels
+    on the grid of 255ths. `attack` may be any callable (model, x, y) -> x_adv; it is judged by the same rules, inside
+    `within` if that is given.
+    """
     if batch_size < 1:
         raise InputError(f"batch_size={batch_size} must be at least 1")
-    parts = []
-    with runtime.frozen(classifier), console.progress(label, total=len(images)) as advance:
-        for batch in images.batches(batch_size):
-            parts.append(
-                _attack_batch(classifier, batch.pixels.to(device), batch.labels.to(device), batch.ids, attack, seed)
-            )
-            advance(len(batch.labels), "")
-    return AttackResult(*(torch.cat(field, dim=1 if i == 4 else 0) for i, field in enumerate(zip(*parts))))
+    geometry = attack.within if isinstance(attack, PGD) else within
+    check_inputs(classifier, x, y, geometry)
+    device = next((p.device for p in classifier.parameters()), torch.device("cpu"))
+    with runtime.frozen(classifier), console.progress(label, total=len(x)) as advance:
+        ids = np.arange(len(x)) if ids is None else ids
+        job = Job(classifier, x.cpu(), y.cpu(), ids, seed, batch_size, device, advance, eight_bit)
+        if not isinstance(attack, PGD):
+            _run_callback(job, attack, geometry)
+        elif attack.within.eps > 0:
+            run_pgd(job, attack, every_run=protocol == "paper")
+        return job.result(geometry)
 
 
-def _attack_batch(
-    classifier: nn.Module, x: Tensor, y: Tensor, ids: NDArray[np.int64], attack: PGD, seed: int
-) -> tuple[Tensor, ...]:
-    with torch.no_grad():
-        clean = classifier(x).argmax(dim=1)
-    adversarial = x.clone()
-    changed = torch.zeros(attack.runs, len(x), dtype=torch.bool, device=x.device)
-    forwards = torch.full_like(y, 2)  # the clean prediction and the one on the returned pixels
-    backwards = torch.zeros_like(y)
-    for r in range(attack.runs):
-        fresh = ~changed[:r].any(dim=0)
-        found, steps = _pgd(classifier, x, y, clean, ids, attack, (seed, "start", r))
-        changed[r] = steps >= 0
-        spent = torch.where(
-            changed[r], steps, attack.steps
-        )  # a forward reads success before each gradient, and once at the end
-        forwards += spent + 1
-        backwards += spent
-        adversarial = torch.where((fresh & changed[r])[:, None, None, None], found, adversarial)
-    with torch.no_grad():
-        final = classifier(adversarial).argmax(dim=1)
-    return tuple(t.cpu() for t in (adversarial, y, clean, final, changed, forwards, backwards))
+def _run_callback(job: Job, attack: Callback, geometry: Within | None) -> None:
+    """Somebody else's attack, batch by batch; what it returns counts only inside the set and in [0,1]."""
+    outside = 0
+    for rows in job.batches(torch.arange(len(job.x))):
+        x = job.x[rows]
+        with torch.enable_grad():
+            given = attack(job.classifier, x.to(job.device), job.y[rows].to(job.device)).detach().cpu()
+        allowed = ((given >= 0) & (given <= 1)).flatten(1).all(dim=1)  # NaN fails both
+        if geometry is not None:
+            allowed &= geometry.size(given.double() - x.double()) <= float(geometry.eps) + 10 * SLACK
+            given = geometry.project(given, x)  # what float32 overshot
+        outside += int((~allowed).sum())
+        won = job.won(job.logits(given, rows).argmax(dim=1), rows) & allowed
+        job.adversarial[rows[won]] = given[won].to(job.x.dtype)
+        job.changed[0, rows] = won
+        job.advance(len(rows), "")
+    if outside:
+        job.flags.append(f"{outside} of {len(job.x)} returned images lie outside the allowed set and count as failed")
 
 
-def _pgd(
+def sweep(
     classifier: nn.Module,
     x: Tensor,
     y: Tensor,
-    clean: Tensor,
-    ids: NDArray[np.int64],
-    attack: PGD,
-    key: tuple[int | str, ...],
-) -> tuple[Tensor, Tensor]:
-    """One run: the pixels reached and, for each example, the step at which its prediction first changed (-1: never).
+    attacks: Sequence[PGD],
+    *,
+    protocol: Protocol = "fast",
+    ids: NDArray[np.int64] | None = None,
+    **kwargs: Any,
+) -> list[AttackResult]:
+    """One result a budget, smallest first. Under `fast`, what a smaller budget broke is broken: the sets contain each other."""
+    ids = np.arange(len(x)) if ids is None else ids
+    results: list[AttackResult] = []
+    for attack in sorted(attacks, key=lambda a: a.within.eps):
+        if protocol == "paper" or not results:
+            results.append(run(classifier, x, y, attack, ids=ids, protocol=protocol, **kwargs))
+            continue
+        standing = ~results[-1].success
+        fresh = None
+        if bool(standing.any()):
+            fresh = run(
+                classifier, x[standing], y[standing], attack, ids=ids[standing.numpy()], protocol=protocol, **kwargs
+            )
+        results.append(_extended(results[-1], standing, fresh))
+    rates = [float(result.success.double().mean()) for result in results]
+    for i in range(1, len(results)):
+        if rates[i] < rates[i - 1]:
+            flag = f"a larger budget was not stronger: {rates[i]:.3f} after {rates[i - 1]:.3f}"
+            results[i] = replace(results[i], flags=(*results[i].flags, flag))
+    return results
 
-    A fooled example leaves the batch at once; its success is read from the forward that the next gradient needs anyway.
-    """
-    found, at = x.clone(), torch.full_like(y, -1)
-    adv = x
-    if attack.random_start:
-        start = attack.within.spread(runtime.uniform(key, ids, tuple(x.shape[1:])))
-        adv = attack.within.project(x + torch.from_numpy(start).to(x), x).clamp(0, 1)
-    standing = torch.arange(len(x), device=x.device)
-    for step in range(attack.steps + 1):
-        adv = adv.detach().requires_grad_(step < attack.steps)
-        logits = classifier(adv)
-        fooled = logits.argmax(dim=1) != clean[standing]
-        found[standing[fooled]], at[standing[fooled]] = adv.detach()[fooled], step
-        if step == attack.steps or bool(fooled.all()):
-            break
-        # summed, never averaged: the gradient of an example must not depend on how many stand beside it
-        (grad,) = torch.autograd.grad(F.cross_entropy(logits, y[standing], reduction="sum"), adv)
-        standing, adv, grad = standing[~fooled], adv.detach()[~fooled], grad[~fooled]
-        origin = x[standing]
-        adv = attack.within.project(adv + attack.step * attack.within.ascent(grad), origin).clamp(0, 1)
-    return found, at
+
+def _extended(smaller: AttackResult, standing: Tensor, fresh: AttackResult | None) -> AttackResult:
+    """The result of a larger budget: what the smaller one broke, and what is new. Costs are the new ones."""
+    fields: dict[str, Any] = {}
+    for name in ("adversarial", "adversarial_prediction", "success", "distance", "forwards", "backwards"):
+        value: Tensor = getattr(smaller, name).clone()
+        if name in ("forwards", "backwards"):
+            value.zero_()
+        if fresh is not None:
+            value[standing] = getattr(fresh, name)
+        fields[name] = value
+    flags = fresh.flags if fresh is not None else ()
+    return replace(smaller, **fields, changed_in_run=fields["success"][None], flags=flags)
+
+
+def strength_flags(classifier: nn.Module, x: Tensor, y: Tensor, attack: PGD, *, seed: int = 0) -> list[str]:
+    """A gradient attack that may change pixels by a half and still fails is being misled."""
+    few = min(32, len(x))
+    if not isinstance(attack.within, Linf) or type(attack.within) is not Linf:
+        return []
+    huge = replace(attack, within=Linf(0.5), step_size=None, steps=max(attack.steps, 20))
+    failed = int((~run(classifier, x[:few], y[:few], huge, seed=seed).success).sum())
+    return [f"at the huge budget 0.5 the attack still failed on {failed} of {few} images"] if failed else []

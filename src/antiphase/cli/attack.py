@@ -4,27 +4,42 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tyro
 
+from antiphase.attacks import L2, PGD, Linf, Patch, Within, fgsm
 from antiphase.cli.flags import TestImages
-from antiphase.config import Budget, check_fields
+from antiphase.config import Budget, InputError, check_fields
 from antiphase.files import require_run
 from antiphase.scales import SCALES, ScaleName
-from antiphase.studies.config import pgd_grid
+from antiphase.studies.config import budgets
 
 EXAMPLES = """\
   antiphase attack runs/diffvit --eps 4/255,8/255
-  antiphase attack runs/c10 --scale cpu --eps 0.25/255,1/255 --images 256 --json"""
+  antiphase attack runs/diffvit --norm l2 --eps 0.5,1 --runs 3 --protocol paper
+  antiphase attack runs/diffvit --norm patch --eps 1 --width 4 --steps 50 --place attention
+  antiphase attack runs/diffvit --method fgsm --eps 8/255 --label predicted
+  antiphase attack runs/c10 --scale cpu --eps 1/255,2/255 --save --eight-bit --json"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
     run: tyro.conf.Positional[Path]  # folder of a trained run
-    eps: tuple[Budget, ...] = ()  # Linf budgets, separated by commas: 4/255,8/255
+    eps: tuple[Budget, ...] = ()  # budgets, separated by commas: 4/255,8/255
+    norm: Literal["linf", "l2", "patch"] = "linf"  # where the perturbation may live
+    width: int = 4  # of a patch, in pixels
+    place: Literal["random", "attention"] = "random"  # of a patch: by chance, or where the model attends most
+    method: Literal["pgd", "fgsm"] = "pgd"
     steps: int = 20  # of PGD
+    step_size: float | None = None  # pixel units; 2.5 eps / steps when not given
     runs: int = 1  # independent random starts
+    loss: Literal["ce", "margin", "dlr", "cosine"] = "ce"
+    label: Literal["true", "predicted"] = "true"  # the class an untargeted attack drives away from
+    target: Literal["least-likely", "random"] | int | None = None  # the class to reach; None: any other
+    protocol: Literal["fast", "paper"] = "fast"  # paper: every budget and run on its own; fast: only what still stands
+    save: bool = False  # keep the adversarial images in the folder of the run
+    eight_bit: bool = False  # pixels on the grid of 255ths; with --save as PNG files, verified after reading them again
     seed: int = 0
     scale: ScaleName = "smoke"  # sizes of everything here, where a flag does not say otherwise
     source: TestImages = TestImages()
@@ -39,19 +54,34 @@ class Command:
 
     def __post_init__(self) -> None:
         check_fields(self, seed=0)
-        pgd_grid(self.eps, self.steps, self.runs)  # refuses what an attack would refuse
+        self.attacks()  # refuses what an attack would refuse
+
+    def within(self, eps: Budget) -> Within:
+        if self.norm == "patch":
+            return Patch(eps=eps, width=self.width, place=self.place)
+        return L2(eps) if self.norm == "l2" else Linf(eps)
+
+    def attacks(self) -> list[PGD]:
+        sets = [self.within(eps) for eps in budgets(self.eps)]
+        if self.method == "fgsm":
+            if self.norm != "linf" or self.target is not None:
+                raise InputError("fgsm is untargeted and within linf: use --method pgd for anything else")
+            return [fgsm(within, loss=self.loss, label=self.label) for within in sets]
+        names = ("steps", "step_size", "runs", "loss", "label", "target")
+        shared: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return [PGD(within=within, **shared) for within in sets]
 
 
 def run(command: Command) -> dict[str, Any]:
     folder = require_run(command.run)
     from antiphase.models.checkpoint import Run
     from antiphase.runtime import pick_device
-    from antiphase.studies.evaluate import attack_cell
+    from antiphase.studies.attacked import attack_cells
 
     run, device = Run(folder), pick_device(command.device)
     images = command.source.choose(run.about, command.seed)
-    attacks = pgd_grid(command.eps, command.steps, command.runs)
-    cells = [attack_cell(run, images, attack, seed=command.seed, device=device) for attack in attacks]
+    shared: dict[str, Any] = {name: getattr(command, name) for name in ("protocol", "seed", "save", "eight_bit")}
+    cells = attack_cells(run, images, command.attacks(), device=device, **shared)
     return {"run": str(folder), "scale": command.scale, "cells": cells}
 
 

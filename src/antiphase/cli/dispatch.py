@@ -142,6 +142,18 @@ def _registry(refusals: list[InputError]) -> ConstructorRegistry:
         return instance
 
     @registry.primitive_rule
+    def budget(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Budget] | None:
+        if info.type is not Budget:
+            return None
+        return PrimitiveConstructorSpec(
+            nargs=1,
+            metavar="EPS",
+            instance_from_str=kept(Budget),
+            is_instance=lambda value: isinstance(value, Budget),
+            str_from_instance=lambda value: [str(value)],
+        )
+
+    @registry.primitive_rule
     def budgets(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[tuple[Budget, ...]] | None:
         if info.type != tuple[Budget, ...]:
             return None

@@ -47,7 +47,7 @@ def run(command: Command) -> dict[str, Any]:
     folder = require_run(command.run)
     from antiphase.models.checkpoint import Run
     from antiphase.runtime import pick_device
-    from antiphase.studies.evaluate import alignment_cell, lambda_rows, lipschitz_cell
+    from antiphase.studies.measured import alignment_cell, lambda_rows, lipschitz_cell
 
     run = Run(folder)
     images = command.source.choose(run.about, command.seed)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
-from antiphase.attacks.engine import AttackResult
+from antiphase.attacks.result import AttackResult
 from antiphase.data.imageset import ImageSet
 from antiphase.measures.interval import rate
 from antiphase.runtime import frozen
@@ -23,7 +25,12 @@ DENOMINATORS = {
 
 def success_rates(result: AttackResult) -> dict[str, Any]:
     """The rates of `DENOMINATORS`, each with hits, n and interval."""
-    changed, correct = result.changed_in_run.numpy().T, result.correct.numpy()  # (n, R), (n,)
+    return rates_of(result.correct.numpy(), result.changed_in_run.numpy())
+
+
+def rates_of(correct: NDArray[np.bool_], changed_in_run: NDArray[np.bool_]) -> dict[str, Any]:
+    """From who was right before the attack (n,) and whom each run changed (R, n)."""
+    changed = changed_in_run.T  # (n, R)
     union = changed.any(axis=1)
     rates = {
         "clean_accuracy": rate(correct),

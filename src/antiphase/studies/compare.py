@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from antiphase import runtime
@@ -18,15 +17,10 @@ from antiphase.measures.interval import holm, mcnemar
 from antiphase.measures.success import DENOMINATORS
 from antiphase.models.checkpoint import Run
 from antiphase.models.taps import taps
+from antiphase.studies.attacked import attack_cells, changed, right
+from antiphase.studies.cells import Cell, check_fits
 from antiphase.studies.config import CompareConfig
-from antiphase.studies.evaluate import (
-    Cell,
-    alignment_cell,
-    attack_cell,
-    check_fits,
-    lambda_rows,
-    lipschitz_cell,
-)
+from antiphase.studies.measured import alignment_cell, lambda_rows, lipschitz_cell
 
 Row = dict[str, Any]
 Pair = tuple[Run, Run]
@@ -40,7 +34,7 @@ def compare(runs: Pair, images: ImageSet, config: CompareConfig, *, device: torc
         raise InputError(f"{runs[0].folder} cannot be compared with itself: name two runs")
     names = [run.name for run in runs] if runs[0].name != runs[1].name else [str(run.folder) for run in runs]
     attacks = config.attacks()
-    attacked = [[attack_cell(run, images, a, seed=config.seed, device=device) for a in attacks] for run in runs]
+    attacked = [attack_cells(run, images, attacks, seed=config.seed, device=device) for run in runs]
     looked_at = images.subset(min(config.measure_images or len(images), len(images)), config.seed)
     sides = [
         {"name": name} | _about(run) | {"attacks": cells} | _measured(run, looked_at, config, device)
@@ -102,23 +96,11 @@ def _paired(first: list[Cell], second: list[Cell]) -> list[Row]:
     for name in ("all", "both_right"):
         tests = []
         for a, b in zip(first, second):
-            chosen = _right(a) & _right(b) if name == "both_right" else slice(None)
-            tests.append(mcnemar(_changed(a)[chosen], _changed(b)[chosen]))
+            chosen = right(a) & right(b) if name == "both_right" else slice(None)
+            tests.append(mcnemar(changed(a)[chosen], changed(b)[chosen]))
         for row, test, p in zip(rows, tests, holm([test["p"] for test in tests])):
             row[name] = test | {"p_holm": p}
     return rows
-
-
-def _changed(cell: Cell) -> NDArray[np.bool_]:
-    """(n,): at least one run changed the prediction"""
-    changed: NDArray[np.bool_] = np.logical_or.reduce(np.array(cell["images"]["changed_in_run"], dtype=bool))
-    return changed
-
-
-def _right(cell: Cell) -> NDArray[np.bool_]:
-    """(n,): classified correctly before the attack"""
-    right: NDArray[np.bool_] = np.equal(cell["images"]["clean"], cell["images"]["label"])
-    return right
 
 
 # ------------------------------------------------------------------------------------------------- pictures
@@ -132,7 +114,7 @@ def _pictures(
     The smallest such budget of the grid, and of its images the first; None if there is none.
     """
     for attack, *cells in zip(attacks, *attacked):
-        both = np.flatnonzero(np.logical_and.reduce([_right(cell) & _changed(cell) for cell in cells]))
+        both = np.flatnonzero(np.logical_and.reduce([right(cell) & changed(cell) for cell in cells]))
         if len(both):
             one = images.take(both[:1])
             return {
@@ -145,8 +127,9 @@ def _pictures(
 
 
 def _looks(model: nn.Module, one: ImageSet, attack: PGD, seed: int, device: torch.device | str) -> Row:
-    attacked = engine.run(model, one, attack, seed=seed, device=device).adversarial
-    states = {"clean": one.all.pixels, "attacked": attacked}
+    clean = one.all
+    attacked = engine.run(model, clean.pixels, clean.labels, attack, ids=clean.ids, seed=seed).adversarial
+    states = {"clean": clean.pixels, "attacked": attacked}
     return {state: _look(model, pixels.to(device), one.class_names) for state, pixels in states.items()}
 
 

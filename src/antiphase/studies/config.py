@@ -26,11 +26,11 @@ class CompareConfig:
         self.attacks()  # refuses what an attack would refuse
 
     def attacks(self) -> list[PGD]:
-        return pgd_grid(self.eps, self.steps, self.runs)
+        return [PGD(within=Linf(eps), steps=self.steps, runs=self.runs) for eps in budgets(self.eps)]
 
 
-def pgd_grid(eps: tuple[Budget, ...], steps: int, runs: int) -> list[PGD]:
-    """PGD at each budget once, smallest first."""
+def budgets(eps: tuple[Budget, ...]) -> list[Budget]:
+    """Each budget once, smallest first."""
     if not eps:
         raise InputError("there is no budget to attack with: give --eps, as in --eps 4/255,8/255")
-    return [PGD(within=Linf(e), steps=steps, runs=runs) for e in sorted(set(eps))]
+    return sorted(set(eps))

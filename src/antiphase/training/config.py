@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from antiphase.config import InputError, check_fields
+from antiphase.attacks import Linf
+from antiphase.config import Budget, InputError, check_fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,13 +20,24 @@ class TrainConfig:
     schedule: Literal["constant", "cosine"] = "constant"  # cosine falls from lr to 0 over all steps
     augment: Literal["none", "crop-flip"] = "none"  # shift by up to an eighth of the side, mirror
     label_smoothing: float = 0.0
+    adv_eps: Budget | None = None  # adversarial training: every batch is attacked with PGD at this Linf budget
+    adv_steps: int = 7  # of that PGD
+    adv_step_size: float | None = None  # pixel units; 2.5 adv_eps / adv_steps when not given
+    adv_random_start: bool = True
+    clean_share: float = 0.0  # of each batch that stays clean in adversarial training
+    start_from: str | None = None  # folder of a finished run whose weights to begin with (fine-tuning)
     seed: int = 0
     precision: Literal["fp32", "bf16"] = "fp32"  # bf16 is autocast, for GPUs
     checkpoint_seconds: float = 60.0  # at most this much work is lost to a kill; every epoch's end is kept too
 
     def __post_init__(self) -> None:
         check_fields(self, epochs=1, batch_size=1, weight_decay=0, label_smoothing=0, seed=0, checkpoint_seconds=0)
+        check_fields(self, adv_steps=1, adv_step_size=0, clean_share=0)
         if not self.lr > 0:
             raise InputError(f"lr={self.lr} must be greater than 0")
         if not self.label_smoothing < 1:
             raise InputError(f"label_smoothing={self.label_smoothing} must be less than 1")
+        if self.clean_share > 1:
+            raise InputError(f"clean_share={self.clean_share} must be at most 1")
+        if self.adv_eps is not None:
+            Linf(self.adv_eps)  # refuses more than the pixel range

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from antiphase import console, files, runtime
 from antiphase.config import InputError, to_plain
 from antiphase.data.imageset import ImageSet
-from antiphase.models.checkpoint import load_weights, read_progress, read_tensors, save_checkpoint
+from antiphase.models.checkpoint import Run, load_weights, read_progress, read_tensors, save_checkpoint
 from antiphase.models.config import ViTConfig
 from antiphase.training.config import TrainConfig
 
@@ -60,6 +60,16 @@ def about(
         },
         "environment": runtime.environment(),
     }
+
+
+def begin_with(model: nn.Module, config: ViTConfig, folder: Path) -> None:
+    """The weights of another finished run of the same architecture."""
+    other = Run(folder)
+    if other.config != config:
+        raise InputError(
+            f"{folder} has another architecture: fine-tuning takes the model of its own run (--config {folder}/run.json)"
+        )
+    load_weights(model, other.classifier().state_dict(), str(folder))
 
 
 def check_claim(folder: Path, wanted: dict[str, Any]) -> None:

@@ -31,7 +31,7 @@ from antiphase.models.config import ViTConfig
 from antiphase.models.vit import build
 from antiphase.training.augment import crop_flip
 from antiphase.training.config import TrainConfig
-from antiphase.training.folder import Progress, about, check_claim, resume, save
+from antiphase.training.folder import Progress, about, begin_with, check_claim, resume, save
 from antiphase.training.learner import Diverged, Learner
 from antiphase.training.tasks import Task
 from antiphase.training.world import join
@@ -64,6 +64,8 @@ def train(
             f"the train split of {train_set.name} and the test split of {test_set.name} have different classes"
         )
     model = build(model_config, shape=train_set.shape, classes=train_set.classes, seed=config.seed)
+    if config.start_from is not None:
+        begin_with(model, model_config, Path(config.start_from))
     wanted = about(model_config, config, train_set, test_set, scale)
     with join(device) as world, files.held(folder) if world.leads else nullcontext():
         if world.leads:
@@ -128,7 +130,7 @@ def _advance(
     began = time.monotonic()
     mine = learner.world.share(rows)
     batch = _prepare(train_set.batch(mine), learner.config, at.epoch, next(learner.model.parameters()).device)
-    loss, correct = learner.update(batch, lr=_lr(learner.config, done), of=len(rows))
+    loss, correct = learner.update(batch, lr=_lr(learner.config, done), epoch=at.epoch, of=len(rows))
     loss_sum, right, seen, asked = learner.world.total(loss * len(mine), correct, len(mine), stop.is_set())
     at.count(loss_sum, int(right), int(seen), time.monotonic() - began)
     return bool(asked)

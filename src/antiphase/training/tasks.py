@@ -5,14 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from antiphase.attacks.config import PGD
+from antiphase.attacks.step import perturb
+from antiphase.attacks.within import Linf
 from antiphase.data.imageset import Batch
+from antiphase.training.config import TrainConfig
 
 
 class Task(Protocol):
-    def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+    def __call__(self, model: nn.Module, batch: Batch, *, epoch: int) -> tuple[Tensor, Tensor]:
         """The mean loss of the batch and the logits it was computed from."""
         ...
 
@@ -23,6 +28,41 @@ class Classification:
 
     label_smoothing: float = 0.0
 
-    def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+    def __call__(self, model: nn.Module, batch: Batch, *, epoch: int) -> tuple[Tensor, Tensor]:
+        del epoch
         logits = model(batch.pixels)
         return F.cross_entropy(logits, batch.labels, label_smoothing=self.label_smoothing), logits
+
+
+@dataclass(frozen=True)
+class Adversarial:
+    """Cross-entropy on images attacked with PGD at every step (Madry); the first `clean_share` of a batch stays clean.
+
+    The random start of an image depends on (seed, epoch, its id), so a resumed run repeats it.
+    """
+
+    attack: PGD
+    clean_share: float = 0.0
+    label_smoothing: float = 0.0
+    seed: int = 0
+
+    def __call__(self, model: nn.Module, batch: Batch, *, epoch: int) -> tuple[Tensor, Tensor]:
+        clean = round(self.clean_share * len(batch.labels))
+        x, y, ids = batch.pixels[clean:], batch.labels[clean:], batch.ids[clean:]
+        inner = getattr(model, "module", model)  # not the wrapper that averages gradients
+        attacked = perturb(inner, x, y, ids, self.attack, (self.seed, "adversarial", epoch)) if len(x) else x
+        mixed = batch._replace(pixels=torch.cat([batch.pixels[:clean], attacked]))
+        return Classification(self.label_smoothing)(model, mixed, epoch=epoch)
+
+
+def task_of(config: TrainConfig) -> Task:
+    """The task that a training config asks for."""
+    if config.adv_eps is None:
+        return Classification(config.label_smoothing)
+    attack = PGD(
+        within=Linf(config.adv_eps),
+        steps=config.adv_steps,
+        step_size=config.adv_step_size,
+        random_start=config.adv_random_start,
+    )
+    return Adversarial(attack, config.clean_share, config.label_smoothing, config.seed)

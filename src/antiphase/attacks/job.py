@@ -1,0 +1,108 @@
+"""The examples of one attack and what is known about each: clean predictions, aims, costs, and the last judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from antiphase import runtime
+from antiphase.attacks.checks import check_logits, model_flags
+from antiphase.attacks.config import PGD
+from antiphase.attacks.result import AttackResult
+from antiphase.attacks.within import Within
+
+SLACK = 1e-7  # float32 leaves a ball by up to 6e-8
+
+
+@dataclass
+class Job:
+    """Pixels and book-keeping stay on the CPU; the model is asked through `logits`, which counts."""
+
+    classifier: nn.Module
+    x: Tensor
+    y: Tensor
+    ids: NDArray[np.int64]
+    seed: int
+    batch_size: int
+    device: torch.device
+    advance: Callable[[int, str], None]
+    eight_bit: bool = False  # only pixels on the grid of 255ths count
+    flags: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        n = len(self.x)
+        self.adversarial = self.x.clone()
+        self.changed = torch.zeros(1, n, dtype=torch.bool)  # (R, n)
+        self.forwards, self.backwards = torch.zeros(n, dtype=torch.int64), torch.zeros(n, dtype=torch.int64)
+        self.target: Tensor | None = None  # (n,) the class to reach, if there is one
+        self.clean_logits = self._look()
+        self.clean = self.clean_logits.argmax(dim=1)
+
+    def batches(self, rows: Tensor) -> list[Tensor]:
+        return list(torch.split(rows, self.batch_size)) if len(rows) else []
+
+    def logits(self, pixels: Tensor, rows: Tensor) -> Tensor:
+        with torch.no_grad():
+            answer: Tensor = self.classifier(pixels.to(self.device))
+        check_logits(answer, len(rows), self.y[rows])
+        self.forwards[rows] += 1
+        return answer.cpu()
+
+    def _look(self) -> Tensor:
+        """Logits of the clean images, and what they say about the model."""
+        first, *rest = self.batches(torch.arange(len(self.x)))
+        answers = [self.logits(self.x[first], first)]
+        self.flags += model_flags(answers[0], self.logits(self.x[first], first))
+        return torch.cat([*answers, *(self.logits(self.x[rows], rows) for rows in rest)])
+
+    def aim(self, attack: PGD) -> Tensor:
+        """(n,): the class whose loss is driven, up for an untargeted attack, down for a targeted one."""
+        if attack.target is None:
+            return self.y if attack.label == "true" else self.clean
+        if isinstance(attack.target, int):
+            self.target = torch.full_like(self.y, attack.target)
+            check_logits(self.clean_logits, len(self.y), self.target)
+        elif attack.target == "least-likely":
+            self.target = self.clean_logits.argmin(dim=1)
+        else:  # any class but the predicted one, each as likely
+            draw = runtime.uniform((self.seed, "target"), self.ids, (1,))[:, 0]
+            other = torch.from_numpy((draw * (self.clean_logits.shape[1] - 1)).astype(np.int64))
+            self.target = other + (other >= self.clean)
+        return self.target
+
+    def won(self, predictions: Tensor, rows: Tensor) -> Tensor:
+        """Prediction changed, or target reached (an image that starts at its target has nothing to reach)."""
+        changed = predictions != self.clean[rows]
+        return changed if self.target is None else changed & (predictions == self.target[rows])
+
+    def result(self, geometry: Within | None) -> AttackResult:
+        """Judge what is returned, once more and on the very pixels; what does not stand the test comes back clean."""
+        claimed = torch.nonzero(self.changed.any(dim=0))[:, 0]
+        final = self.clean.clone()
+        for rows in self.batches(claimed):
+            final[rows] = self.logits(self.adversarial[rows], rows).argmax(dim=1)
+        delta = self.adversarial.double() - self.x.double()
+        distance = delta.flatten(1).norm(dim=1) if geometry is None else geometry.size(delta)
+        success = torch.zeros(len(self.x), dtype=torch.bool)
+        success[claimed] = self.won(final[claimed], claimed)
+        if geometry is not None:
+            success &= distance <= float(geometry.eps) + SLACK
+        failed = ~success
+        self.adversarial[failed], final[failed], distance[failed] = self.x[failed], self.clean[failed], 0.0
+        return AttackResult(
+            adversarial=self.adversarial,
+            labels=self.y.clone(),
+            clean_prediction=self.clean,
+            adversarial_prediction=final,
+            success=success,
+            changed_in_run=self.changed & success,
+            distance=distance,
+            forwards=self.forwards,
+            backwards=self.backwards,
+            flags=tuple(self.flags),
+        )

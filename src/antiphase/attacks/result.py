@@ -1,0 +1,28 @@
+"""What an attack returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """One entry an example, n in all."""
+
+    adversarial: Tensor  # (n, C, H, W): of the first run that succeeded, else the clean pixels
+    labels: Tensor  # (n,) the true labels
+    clean_prediction: Tensor  # (n,)
+    adversarial_prediction: Tensor  # (n,) on `adversarial`
+    success: Tensor  # (n,) bool, judged on `adversarial`
+    changed_in_run: Tensor  # (R, n) bool: that run succeeded; under the fast protocol one row, their union
+    distance: Tensor  # (n,) float64: size of the perturbation in the norm of the attack; 0 where it failed
+    forwards: Tensor  # (n,) model evaluations spent
+    backwards: Tensor  # (n,)
+    flags: tuple[str, ...] = ()  # reasons to distrust this result
+
+    @property
+    def correct(self) -> Tensor:
+        """Classified correctly before the attack. (n,) bool"""
+        return self.clean_prediction == self.labels

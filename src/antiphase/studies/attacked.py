@@ -1,0 +1,182 @@
+"""A trained run under attack, part by part: an interrupted evaluation goes on where it was, and memory stays flat."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from antiphase import files
+from antiphase.attacks import engine
+from antiphase.attacks.config import PGD
+from antiphase.attacks.eightbit import to_bytes
+from antiphase.attacks.engine import Protocol
+from antiphase.config import InputError, to_plain
+from antiphase.data.imageset import ImageSet
+from antiphase.measures.success import rates_of
+from antiphase.models.checkpoint import Run
+from antiphase.studies.cells import Cell, cell
+
+PART = 256  # images between two points at which an evaluation can be taken up again
+
+
+def attack_cells(
+    run: Run,
+    images: ImageSet,
+    attacks: Sequence[PGD],
+    *,
+    protocol: Protocol = "paper",
+    seed: int = 0,
+    save: bool = False,
+    eight_bit: bool = False,
+    device: torch.device | str = "cpu",
+) -> list[Cell]:
+    """One cell a budget, smallest first. Under `fast` a budget attacks only what the smaller ones left standing."""
+    model: list[nn.Module] = []  # loaded when the first part has to be computed
+    found: list[Cell] = []
+    for attack in sorted(attacks, key=lambda a: a.within.eps):
+        before = found[-1] if found and protocol == "fast" else None
+        question = {
+            "attack": attack,
+            "protocol": protocol,
+            "after": [c["attack"] for c in found] if before else [],
+            "seed": seed,
+            "save": save,
+            "eight_bit": eight_bit,
+        }
+
+        def compute(folder: Path, attack: PGD = attack, before: Cell | None = before) -> Cell:
+            if not model:
+                model.append(run.classifier(device))
+            label = f"{run.name} {attack.within}"
+            settings = {"seed": seed, "protocol": protocol, "eight_bit": eight_bit, "label": label}
+            return _compute(model[0], images, attack, before, folder, save, settings)
+
+        found.append(cell(run, "attacks", images, question, compute))
+    return found
+
+
+def _compute(
+    model: nn.Module,
+    images: ImageSet,
+    attack: PGD,
+    before: Cell | None,
+    folder: Path,
+    save: bool,
+    settings: dict[str, Any],
+) -> Cell:
+    standing = np.ones(len(images), bool) if before is None else ~changed(before)
+    rows = np.flatnonzero(standing)
+    parts = []
+    for number, start in enumerate(range(0, len(rows), PART)):
+        path = folder / f"part-{number:05d}.json"
+        if not path.exists():
+            files.write_json(path, _part(model, images.take(rows[start : start + PART]), attack, path, save, settings))
+        parts.append(files.read_json(path, "label", "flags"))
+    per_image = _merge(before, standing, parts, attack, settings["protocol"])
+    answer: Cell = {
+        "attack": to_plain(attack),
+        "eps": float(attack.within.eps),
+        "protocol": settings["protocol"],
+        "rates": rates_of(
+            np.equal(per_image["clean"], per_image["label"]), np.array(per_image["changed_in_run"], dtype=bool)
+        ),
+        "images": {"id": images.ids.tolist(), **per_image},
+        "flags": sorted({flag for part in parts for flag in part["flags"]}),
+        "forwards_per_image": float(np.mean(per_image["forwards"])),
+        "backwards_per_image": float(np.mean(per_image["backwards"])),
+    }
+    if save:
+        answer["saved"] = {"folder": folder.name, "images": sum(part["saved"] for part in parts)}
+    elif folder.exists():
+        shutil.rmtree(folder)
+    return answer
+
+
+def _part(model: nn.Module, images: ImageSet, attack: PGD, path: Path, save: bool, settings: dict[str, Any]) -> Cell:
+    batch = images.all
+    result = engine.run(model, batch.pixels, batch.labels, attack, ids=batch.ids, **settings)
+    if save:
+        won = result.success
+        if settings["eight_bit"]:
+            _save_png(model, result.adversarial[won], result.adversarial_prediction[won], batch.ids[won.numpy()], path)
+        else:
+            tensors = {"adversarial": result.adversarial[won], "ids": torch.from_numpy(batch.ids)[won]}
+            files.write_whole(path.with_suffix(".safetensors"), lambda temporary: save_file(tensors, temporary))
+    return {
+        "label": result.labels.tolist(),
+        "clean": result.clean_prediction.tolist(),
+        "adversarial": result.adversarial_prediction.tolist(),
+        "changed_in_run": result.changed_in_run.int().tolist(),
+        "distance": result.distance.tolist(),
+        "forwards": result.forwards.tolist(),
+        "backwards": result.backwards.tolist(),
+        "flags": list(result.flags),
+        "saved": int(result.success.sum()) if save else 0,
+    }
+
+
+def _save_png(model: nn.Module, pixels: Tensor, predictions: Tensor, ids: NDArray[np.int64], path: Path) -> None:
+    """One PNG an image, read again and put to the model again: what is on disk is adversarial."""
+    device = next(model.parameters()).device
+    for image, prediction, number in zip(to_bytes(pixels), predictions, ids.tolist()):
+        png = path.parent / "png" / f"{number}.png"
+        array = image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).numpy()
+
+        def write(temporary: Path, array: Any = array) -> None:
+            Image.fromarray(array).save(temporary, format="PNG")
+
+        files.write_whole(png, write)
+        again = torch.from_numpy(np.asarray(Image.open(png)).copy())
+        again = (again[None] if again.ndim == 2 else again.permute(2, 0, 1)).to(torch.float32).div(255)
+        with torch.no_grad():
+            seen = int(model(again[None].to(device)).argmax())
+        if seen != int(prediction):
+            raise InputError(
+                f"{png} is classified differently after reading it again: the disk or the decoder is at fault"
+            )
+
+
+def _merge(
+    before: Cell | None, standing: NDArray[np.bool_], parts: list[Cell], attack: PGD, protocol: str
+) -> dict[str, Any]:
+    """Per-image columns over all images: what a smaller budget broke, and what the parts found on the rest."""
+    runs = attack.runs if protocol == "paper" else 1
+    columns: dict[str, Any] = {}
+    for name in ("label", "clean", "adversarial", "distance", "forwards", "backwards"):
+        fresh = [value for part in parts for value in part[name]]
+        whole = (
+            [0] * len(standing) if before is None or name in ("forwards", "backwards") else list(before["images"][name])
+        )
+        for row, value in zip(np.flatnonzero(standing), fresh):
+            whole[row] = value
+        columns[name] = whole
+    matrix = np.zeros((runs, len(standing)), dtype=int)
+    if before is not None:
+        matrix[:] = before["images"]["changed_in_run"]
+    if parts:
+        matrix[:, standing] = np.concatenate(
+            [np.array(part["changed_in_run"]).reshape(runs, -1) for part in parts], axis=1
+        )
+    columns["changed_in_run"] = matrix.tolist()
+    return columns
+
+
+def changed(found: Cell) -> NDArray[np.bool_]:
+    """(n,): at least one run changed the prediction"""
+    flags: NDArray[np.bool_] = np.logical_or.reduce(np.array(found["images"]["changed_in_run"], dtype=bool))
+    return flags
+
+
+def right(found: Cell) -> NDArray[np.bool_]:
+    """(n,): classified correctly before the attack"""
+    flags: NDArray[np.bool_] = np.equal(found["images"]["clean"], found["images"]["label"])
+    return flags

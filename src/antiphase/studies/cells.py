@@ -1,0 +1,53 @@
+"""A result is a cell on disk, keyed by everything it depends on. A cell that exists is read, not computed again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from antiphase import files, runtime
+from antiphase.config import InputError, fingerprint
+from antiphase.data.imageset import ImageSet
+from antiphase.models.checkpoint import Run
+
+Cell = dict[str, Any]
+FORMAT = 2  # raised when a cell of the same question would come out differently
+
+
+def check_fits(run: Run, images: ImageSet) -> None:
+    """The run was trained for images and classes like these."""
+    data = run.about["data"]
+    if tuple(data["shape"]) != images.shape or tuple(data["class_names"]) != images.class_names:
+        raise InputError(
+            f"{run.folder} was trained on {data['name']} ({len(data['class_names'])} classes, {_size(data['shape'])}), "
+            f"which does not fit {images.name} ({images.classes} classes, {_size(images.shape)})"
+        )
+
+
+def _size(shape: Any) -> str:
+    return " x ".join(map(str, shape))
+
+
+def cell(run: Run, kind: str, images: ImageSet, question: Mapping[str, Any], compute: Callable[[Path], Cell]) -> Cell:
+    """The answer to a question about a run on these images. `compute` gets a folder of its own for what it keeps."""
+    check_fits(run, images)
+    depends = {"format": FORMAT, "model": run.config, "weights": run.weights_digest, "images": images.fingerprint}
+    key = fingerprint({**depends, **question})
+    path = run.folder / kind / f"{key}.json"
+    if path.exists():
+        stored: Cell = files.read_json(path, "model", "data", "seed", "seconds")
+        return stored
+    began = time.perf_counter()
+    answer = {
+        "model": run.config.title,
+        "run": run.name,
+        "data": {"name": images.name, "split": images.split, "n": len(images), "fingerprint": images.fingerprint},
+        "seed": question["seed"],
+        **compute(path.with_suffix("")),
+        "seconds": round(time.perf_counter() - began, 3),
+        "environment": runtime.environment(),
+    }
+    files.write_json(path, answer)  # refuses NaN and infinity: they are findings to look at, not to file
+    return answer
