@@ -16,6 +16,14 @@ $(VENV)/.dev: $(VENV)/.user
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+# torchattacks and foolbox, layered on .venv so that torch is not installed twice.
+$(VENV)-peers/.peers: $(VENV)/.dev benchmarks/peers.txt
+	test -x $(VENV)-peers/bin/python || $(PYTHON) -m venv $(VENV)-peers
+	$(BIN)/python -c "import site, pathlib; print(site.getsitepackages()[0], pathlib.Path('src').resolve(), sep='\n')" \
+		> $$($(VENV)-peers/bin/python -c "import site; print(site.getsitepackages()[0])")/antiphase.pth
+	$(VENV)-peers/bin/python -m pip install --quiet --no-deps --requirement benchmarks/peers.txt
+	touch $@
+
 demo: $(VENV)/.user
 	$(BIN)/antiphase demo
 
@@ -29,15 +37,15 @@ types: $(VENV)/.dev
 test: lint types
 	$(BIN)/python -m pytest
 
-test-slow: $(VENV)/.dev
+test-slow: $(VENV)/.dev $(VENV)-peers/.peers
 	$(BIN)/python -m pytest -m slow
 
-bench: $(VENV)/.dev
-	$(BIN)/python -m benchmarks $(ONLY)
+bench: $(VENV)-peers/.peers
+	$(VENV)-peers/bin/python -m benchmarks $(ONLY)
 
 # The picture in README.md: the page that `make demo` wrote, as a browser shows it.
 screenshot: demo
 	$(BIN)/python docs/screenshot.py runs/demo/report/index.html docs/report.png
 
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) $(VENV)-peers runs

@@ -11,7 +11,8 @@ from scipy.stats import quantile_test
 
 from antiphase import files
 from antiphase.runtime import environment
-from benchmarks.lines import LINES, Line
+from benchmarks.lines import LINES
+from benchmarks.timing import Line
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PAGE = ROOT / "benchmarks" / "results.json", ROOT / "docs" / "benchmarks.md"
@@ -19,7 +20,8 @@ RESULTS, PAGE = ROOT / "benchmarks" / "results.json", ROOT / "docs" / "benchmark
 
 def measure(name: str, line: Line, pairs: int) -> dict[str, Any]:
     """Median ratio over the pairs with its exact 95 % interval (order statistics: no distribution is assumed)."""
-    ratios = np.array(list(line.pairs(pairs)))
+    measured = line.measure(pairs)
+    ratios = np.array(measured.ratios)
     ci = quantile_test(ratios, p=0.5).confidence_interval(0.95)
     sign, goal = line.goal.split()
     met = ci.high <= float(goal) if sign == "<=" else ci.low >= float(goal)
@@ -31,6 +33,7 @@ def measure(name: str, line: Line, pairs: int) -> dict[str, Any]:
         "goal": line.goal,
         "met": bool(met),
         "pairs": len(ratios),
+        "notes": measured.notes,
         "environment": environment(),
     }
 
@@ -53,6 +56,12 @@ def page(records: list[dict[str, Any]]) -> str:
             "| line | what | ratio | 95 % interval | goal | met | pairs |",
             "|---|---|---|---|---|---|---|",
             *rows,
+            "",
+            *(
+                f"- `{r['name']}`: " + "; ".join(f"{k} {v}" for k, v in r["notes"].items())
+                for r in records
+                if r.get("notes")
+            ),
             "",
         ]
     )

@@ -52,7 +52,7 @@ def test_every_readme_command_runs_and_again_with_its_flags_in_another_order(cli
         assert again == cli(*words[1:], "--json")[1]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/data.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/data.md", "docs/attacks.md"])
 def test_every_python_block_runs(page, tmp_path):
     for body in blocks(page, "python"):
         done = subprocess.run([sys.executable, "-c", body], cwd=tmp_path, capture_output=True, text=True, timeout=300)

@@ -1,0 +1,68 @@
+"""The committed pair is what its log says, and the contract of the attacks holds on it: real CIFAR-10, real training."""
+
+import numpy as np
+import pytest
+import torch
+
+from antiphase.attacks import L2, PGD, Linf, Patch, engine
+from antiphase.data import load
+from antiphase.measures.alignment import branch_alignment
+from antiphase.measures.success import accuracy
+from antiphase.models.checkpoint import Run
+from tests.conftest import ROOT
+
+PAIR = ROOT / "results" / "pair"
+
+
+@pytest.fixture(scope="module", params=["ViT", "DiffViT", "DiffViT-depth4"])
+def run(request):
+    return Run(PAIR / request.param)
+
+
+@pytest.fixture(scope="module")
+def images(data_root):
+    return load("cifar10", "test", root=data_root)
+
+
+def test_the_pair_is_small_and_whole():
+    files = [p for p in PAIR.rglob("*") if p.is_file() and not p.name.startswith(".")]
+    assert sum(p.stat().st_size for p in files) < 4 * 2**20
+    assert {p.parent.name for p in files if p.suffix == ".safetensors"} == {"ViT", "DiffViT", "DiffViT-depth4"}
+
+
+def test_its_accuracy_is_the_logged_one(run, images):
+    """On 2,000 of the 10,000 images, within three standard errors."""
+    logged = run.log[-1]["test_accuracy"]
+    assert accuracy(run.classifier(), images.subset(2000)) == pytest.approx(logged, abs=3 * (0.25 / 2000) ** 0.5)
+    assert run.about["data"]["test"]["fingerprint"] == images.fingerprint
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [PGD(within=Linf("1/255"), steps=10), PGD(within=L2(0.3), steps=10), PGD(within=Patch(width=4), steps=10)],
+    ids=lambda a: str(a.within),
+)
+def test_the_contract_holds_on_real_images(run, images, attack):
+    few = images.subset(48)
+    x, y, ids = few.all
+    a, b = (engine.run(run.classifier(), x, y, attack, ids=ids, batch_size=size) for size in (48, 13))
+    assert torch.equal(a.success, b.success)
+    assert torch.equal(a.adversarial_prediction, b.adversarial_prediction)
+    assert a.distance.max() <= attack.within.eps + 1e-7
+    assert 0.05 < a.success.double().mean() < 1
+    assert a.flags == ()
+
+
+def test_the_sweep_of_the_paper_spans_little_to_most(run, images):
+    x, y, ids = images.subset(96).all
+    grid = [PGD(within=Linf(f"{e}/255"), steps=10) for e in (0.25, 1, 4)]
+    rates = [float(r.success.double().mean()) for r in engine.sweep(run.classifier(), x, y, grid, ids=ids)]
+    assert rates == sorted(rates)
+    assert rates[0] < 0.4
+    assert rates[-1] > 0.7
+
+
+def test_branch_alignment_of_the_trained_twin_is_measured(images):
+    (layer,) = branch_alignment(Run(PAIR / "DiffViT").classifier(), images.subset(8), probes=8)
+    assert np.isfinite(layer.cos).all()
+    assert layer.summary()["dead"] == 0
