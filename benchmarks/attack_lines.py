@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from antiphase.attacks import PGD, Linf, engine
 from antiphase.data import load
 from antiphase.models.checkpoint import Run
+from antiphase.models.lean import lean
 from antiphase.runtime import frozen
 from benchmarks.peers import PEERS
 from benchmarks.timing import Line, Measured, interleaved, timed
@@ -53,8 +54,7 @@ def sweep_vs_peer(name: str, run: str, images: int, part: int, pairs: int) -> Me
             if side == "ours":
                 wins = [r.success for r in engine.sweep(ours, x[here], y[here], GRID, ids=ids[here])]
             else:
-                with frozen(theirs):
-                    wins = _peer_sweep(theirs, x[here], y[here], name)
+                wins = _peer_sweep(theirs, x[here], y[here], name)
             took[side] = time.perf_counter() - began
             seen[side] += part
             for budget, won in enumerate(wins):
@@ -116,7 +116,7 @@ def pgd_step_gemm_fraction(n: int) -> Measured:
         (grad,) = torch.autograd.grad(nn.functional.cross_entropy(model(leaf), y, reduction="sum"), leaf)
         return GRID[2].within.project(leaf.detach() + grad.sign() / 255, x).clamp(0, 1)
 
-    with frozen(model):
+    with frozen(model), lean(model):
         with Products() as products:
             step()
 

@@ -4,11 +4,11 @@ import json
 import sys
 from pathlib import Path
 
+from benchmarks.peers import PEERS
 
 from antiphase.attacks import PGD, Linf, engine
 from antiphase.data import load
 from antiphase.models.checkpoint import Run
-from benchmarks.peers import PEERS
 
 folder, peer, n = sys.argv[1], sys.argv[2], int(sys.argv[3])
 model = Run(Path(folder)).classifier()

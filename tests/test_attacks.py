@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from antiphase import runtime
 from antiphase.attacks import L2, PGD, Linf, Patch, engine, fgsm
+from antiphase.attacks.checks import order_flags
 from antiphase.attacks.eightbit import to_eight_bits
 from antiphase.attacks.losses import LOSSES, margin
 from antiphase.attacks.place import most_attended
@@ -97,6 +98,14 @@ def test_results_do_not_depend_on_batch_or_neighbours(attacked, few, victim):
         assert torch.equal(result.success[rows], other.success)
         assert torch.equal(result.adversarial_prediction[rows], other.adversarial_prediction)
         assert torch.equal(result.distance[rows] > 0, other.distance > 0)
+
+
+def test_results_do_not_depend_on_the_order(attacked, few, victim):
+    attack, result = attacked
+    order = np.random.default_rng(0).permutation(96)
+    shuffled = run(victim, take(few, order), attack)
+    assert torch.equal(result.success[order], shuffled.success)
+    assert torch.equal(result.adversarial_prediction[order], shuffled.adversarial_prediction)
 
 
 def test_in_float64_the_pixels_themselves_do_not_depend_on_the_batch(pair, few):
@@ -388,6 +397,15 @@ def test_a_misled_attack_fails_at_a_huge_budget(victim, few):
     masked = Returns(lambda x: victim((x * 2).round() / 2 + 0 * x))
     flags = engine.strength_flags(masked, few.pixels, few.labels, PGD(within=Linf("4/255")))
     assert "huge budget" in flags[0]
+
+
+def test_a_larger_budget_that_is_not_stronger_is_flagged():
+    assert order_flags([0.1, 0.4, 0.3, 0.9]) == [
+        [],
+        [],
+        ["a larger budget was not stronger: success 0.300 after 0.400"],
+        [],
+    ]
 
 
 def test_noise_that_beats_the_gradient_is_flagged(victim, few):

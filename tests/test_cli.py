@@ -97,6 +97,7 @@ BAD = [
     (["attack", "RUN", "--eps", "8", "--norm", "patch"], "8/255"),
     (["attack", "RUN", "--eps", "1", "--norm", "patch", "--width", "9"], "9 x 9"),
     (["attack", "RUN", "--eps", "1", "--norm", "l2", "--method", "fgsm"], "fgsm"),
+    (["attack", "RUN", "--eps", "1", "--norm", "patch", "--place", "middle"], "'middle'"),
     (["train", "--out", "x", "--adv-eps", "8"], "8/255"),
     (["train", "--out", "x", "--start-from", "nowhere"], "nowhere is not a run"),
     (["train", "--out", "x", "--clean-share", "1.5"], "clean_share=1.5"),
@@ -337,6 +338,7 @@ def test_real_cifar10_goes_through_every_step(cli, tmp_path, data_root):
     [
         ("--norm", "l2", "--eps", "0.5,1", "--runs", "2", "--protocol", "paper"),
         ("--norm", "patch", "--eps", "1", "--width", "3", "--steps", "20", "--place", "attention"),
+        ("--norm", "patch", "--eps", "1", "--width", "4", "--steps", "20", "--place", "2,3"),
         ("--method", "fgsm", "--eps", "8/255", "--label", "predicted"),
         ("--eps", "32/255", "--target", "least-likely", "--loss", "margin"),
         ("--eps", "32/255", "--target", "4", "--step-size", "0.01"),

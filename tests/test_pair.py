@@ -1,14 +1,18 @@
 """The committed pair is what its log says, and the contract of the attacks holds on it: real CIFAR-10, real training."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
 
-from antiphase.attacks import L2, PGD, Linf, Patch, engine
+from antiphase.attacks import L2, PGD, Linf, Patch, engine, pool
 from antiphase.data import load
 from antiphase.measures.alignment import branch_alignment
 from antiphase.measures.success import accuracy
 from antiphase.models.checkpoint import Run
+from antiphase.models.lean import lean
+from antiphase.models.taps import taps
 from tests.conftest import ROOT
 
 PAIR = ROOT / "results" / "pair"
@@ -51,6 +55,36 @@ def test_the_contract_holds_on_real_images(run, images, attack):
     assert a.distance.max() <= attack.within.eps + 1e-7
     assert 0.05 < a.success.double().mean() < 1
     assert a.flags == ()
+
+
+def test_lean_models_give_the_same_logits_and_leave_no_trace(run, images):
+    model, x = run.classifier(), images.subset(32).all.pixels
+    plain = model(x)
+    with lean(model):
+        assert "forward" in vars(model.model.blocks[-1])
+        assert torch.allclose(model(x), plain, atol=2e-5)
+    assert not any("forward" in vars(m) for m in model.modules())
+    assert torch.equal(model(x), plain)
+
+
+def test_a_watched_model_is_run_in_full(run, images):
+    model, x = run.classifier(), images.subset(4).all.pixels
+    with taps(model) as record, lean(model):
+        model(x)
+    assert len(record) == run.config.depth
+    with lean(model.train()):
+        assert not any("forward" in vars(m) for m in model.modules())
+
+
+def test_running_lean_changes_no_verdict(run, images, monkeypatch):
+    x, y, ids = images.subset(128).all
+    attack = PGD(within=Linf("1/255"), steps=10)
+    a = engine.run(run.classifier(), x, y, attack, ids=ids)
+    monkeypatch.setattr(pool, "lean", lambda _: nullcontext())
+    b = engine.run(run.classifier(), x, y, attack, ids=ids)
+    assert torch.equal(a.success, b.success)
+    assert torch.equal(a.adversarial_prediction, b.adversarial_prediction)
+    assert torch.equal(a.forwards, b.forwards)
 
 
 def test_the_sweep_of_the_paper_spans_little_to_most(run, images):

@@ -64,3 +64,11 @@ def run_flags(*, zero: int, bad: int, fell: int, stood: int, noise: int, won: in
     if noise >= 0.9 * won and noise > 0.05 * n:
         flags.append(f"random starts alone won {noise} times where the attack won {won}: its gradient does not help")
     return flags
+
+
+def order_flags(rates: list[float]) -> list[list[str]]:
+    """For success rates of growing budgets: what is wrong with each, if it fell."""
+    return [
+        [f"a larger budget was not stronger: success {now:.3f} after {before:.3f}"] if now < before else []
+        for before, now in zip([0.0, *rates], rates)
+    ]

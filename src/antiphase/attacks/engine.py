@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from antiphase import console, runtime
-from antiphase.attacks.checks import check_inputs
+from antiphase.attacks.checks import check_inputs, order_flags
 from antiphase.attacks.config import PGD
 from antiphase.attacks.job import SLACK, Job
 from antiphase.attacks.pool import run_pgd
@@ -109,12 +109,8 @@ def sweep(
                 classifier, x[standing], y[standing], attack, ids=ids[standing.numpy()], protocol=protocol, **kwargs
             )
         results.append(_extended(results[-1], standing, fresh))
-    rates = [float(result.success.double().mean()) for result in results]
-    for i in range(1, len(results)):
-        if rates[i] < rates[i - 1]:
-            flag = f"a larger budget was not stronger: {rates[i]:.3f} after {rates[i - 1]:.3f}"
-            results[i] = replace(results[i], flags=(*results[i].flags, flag))
-    return results
+    flags = order_flags([float(result.success.double().mean()) for result in results])
+    return [replace(result, flags=(*result.flags, *flag)) for result, flag in zip(results, flags)]
 
 
 def _extended(smaller: AttackResult, standing: Tensor, fresh: AttackResult | None) -> AttackResult:
@@ -132,10 +128,13 @@ def _extended(smaller: AttackResult, standing: Tensor, fresh: AttackResult | Non
 
 
 def strength_flags(classifier: nn.Module, x: Tensor, y: Tensor, attack: PGD, *, seed: int = 0) -> list[str]:
-    """A gradient attack that may change pixels by a half and still fails is being misled."""
-    few = min(32, len(x))
-    if not isinstance(attack.within, Linf) or type(attack.within) is not Linf:
+    """An untargeted gradient attack that may change pixels by a half and still fails is being misled.
+
+    It drives away from the predicted label: away from the true one, an image that is wrong already would rightly stand.
+    """
+    if type(attack.within) is not Linf or attack.target is not None:
         return []
-    huge = replace(attack, within=Linf(0.5), step_size=None, steps=max(attack.steps, 20))
+    few = min(32, len(x))
+    huge = PGD(within=Linf(0.5), steps=20, loss=attack.loss, label="predicted")
     failed = int((~run(classifier, x[:few], y[:few], huge, seed=seed).success).sum())
     return [f"at the huge budget 0.5 the attack still failed on {failed} of {few} images"] if failed else []

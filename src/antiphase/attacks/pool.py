@@ -19,6 +19,7 @@ from antiphase.attacks.job import SLACK, Job
 from antiphase.attacks.losses import LOSSES
 from antiphase.attacks.place import patch_masks
 from antiphase.attacks.step import ascend, begin
+from antiphase.models.lean import lean
 
 Waiting = deque[tuple[int, int]]  # (example, run)
 
@@ -46,50 +47,65 @@ class Slots:
         return Slots(*(torch.cat([a, b]) for a, b in zip(vars(self).values(), vars(other).values())))
 
 
+@dataclass
+class Tally:
+    """What is counted on the way, for the red flags."""
+
+    zero: Tensor  # (n,) bool: the gradient was once exactly zero
+    bad: Tensor  # (n,) bool: the gradient was once not a number
+    noise: int = 0  # runs won at their random start
+    stood: int = 0  # runs that failed
+    fell: int = 0  # of these, with a loss that did not rise
+
+    def look(self, slots: Slots, losses: Tensor, won: Tensor, spent: Tensor) -> None:
+        failed = spent & ~won
+        self.noise += int((won & (slots.step == 0)).sum())
+        self.stood += int(failed.sum())
+        self.fell += int((failed & (losses <= slots.first)).sum())
+
+    def gradient(self, rows: Tensor, grad: Tensor) -> None:
+        self.bad[rows] |= ~grad.flatten(1).isfinite().all(dim=1).cpu()
+        self.zero[rows] |= (grad == 0).flatten(1).all(dim=1).cpu()
+
+    def flags(self, attack: PGD, won: int) -> list[str]:
+        noise = self.noise if attack.random_start else 0
+        counts = {"zero": int(self.zero.sum()), "bad": int(self.bad.sum()), "stood": self.stood, "fell": self.fell}
+        return run_flags(**counts, noise=noise, won=won, n=len(self.zero))
+
+
 def run_pgd(job: Job, attack: PGD, *, every_run: bool) -> None:
     """All examples; all their runs if `every_run`, else each until its first success."""
-    n, runs = len(job.x), attack.runs
+    n, rounds = len(job.x), attack.runs if every_run else 1
     loss, aim, sign = LOSSES[attack.loss], job.aim(attack), 1.0 if attack.target is None else -1.0
     masks = patch_masks(job.classifier, job.x, job.ids, attack.within, job.seed, job.batch_size, job.device)
-    job.changed = torch.zeros(runs if every_run else 1, n, dtype=torch.bool)
-    waiting: Waiting = deque((i, r) for r in range(runs if every_run else 1) for i in range(n))
-    zero, bad = torch.zeros(n, dtype=torch.bool), torch.zeros(n, dtype=torch.bool)
-    noise = stood = fell = 0
-    slots: Slots | None = None
-    while waiting or (slots is not None and len(slots.row)):
-        if waiting and (slots is None or len(slots.row) < job.batch_size):
-            fresh = _enter(job, attack, waiting, job.batch_size - (0 if slots is None else len(slots.row)), masks)
-            slots = fresh if slots is None else slots.join(fresh)
-        assert slots is not None
-        adv = slots.adv.requires_grad_()
-        logits = job.classifier(adv)
-        job.forwards[slots.row] += 1
-        values = sign * loss(logits, aim[slots.row].to(job.device))
-        now = values.detach().double().cpu()
-        won = job.won(logits.detach().argmax(dim=1).cpu(), slots.row)
-        began, spent = slots.step == 0, slots.step == attack.steps
-        noise += int((won & began).sum()) if attack.random_start else 0
-        stood += int((spent & ~won).sum())
-        fell += int((spent & ~won & (now <= slots.first)).sum())
-        slots = replace(slots, adv=adv.detach(), first=torch.where(began, now, slots.first))
-        kept = slots.adv
-        if job.eight_bit and bool(won.any()):
-            won, kept = _on_the_grid(job, attack, slots, won)
-        _note(job, replace(slots, adv=kept), won, spent, runs, every_run, waiting)
-        stay = ~(won | spent)
-        here = stay.to(job.device)
-        slots = slots.keep(stay)
-        if len(slots.row):
-            # summed, never averaged: the gradient of an example must not depend on how many stand beside it
-            grad = torch.autograd.grad(values[here].sum(), adv)[0][here]
-            grad = grad * slots.mask if slots.mask.numel() else grad
-            job.backwards[slots.row] += 1
-            bad[slots.row] |= ~grad.flatten(1).isfinite().all(dim=1).cpu()
-            zero[slots.row] |= (grad == 0).flatten(1).all(dim=1).cpu()
-            slots = replace(slots, adv=ascend(slots.adv, grad, slots.x, attack), step=slots.step + 1)
-    won_at_all = int(job.changed.any(dim=0).sum())
-    counts = {"zero": int(zero.sum()), "bad": int(bad.sum()), "fell": fell, "stood": stood, "noise": noise}
-    job.flags += run_flags(**counts, won=won_at_all, n=n)
+    job.changed = torch.zeros(rounds, n, dtype=torch.bool)
+    waiting: Waiting = deque((i, r) for r in range(rounds) for i in range(n))
+    tally = Tally(torch.zeros(n, dtype=torch.bool), torch.zeros(n, dtype=torch.bool))
+    slots = _enter(job, attack, waiting, job.batch_size, masks)
+    with lean(job.classifier):
+        while len(slots.row):
+            adv = slots.adv.requires_grad_()
+            logits = job.classifier(adv)
+            values = sign * loss(logits, aim[slots.row].to(job.device))
+            job.forwards[slots.row] += 1
+            now = values.detach().double().cpu()
+            won, spent = job.won(logits.detach().argmax(dim=1).cpu(), slots.row), slots.step == attack.steps
+            tally.look(slots, now, won, spent)
+            slots = replace(slots, adv=adv.detach(), first=torch.where(slots.step == 0, now, slots.first))
+            won = _note(job, slots, attack, won, spent, every_run, waiting)
+            stay = ~(won | spent)
+            slots = slots.keep(stay)
+            if len(slots.row):
+                # summed, never averaged: the gradient of an example must not depend on how many stand beside it
+                here = stay.to(job.device)
+                grad = torch.autograd.grad(values[here].sum(), adv)[0][here]
+                grad = grad * slots.mask if slots.mask.numel() else grad
+                job.backwards[slots.row] += 1
+                tally.gradient(slots.row, grad)
+                slots = replace(slots, adv=ascend(slots.adv, grad, slots.x, attack), step=slots.step + 1)
+            if waiting and len(slots.row) < job.batch_size:
+                slots = slots.join(_enter(job, attack, waiting, job.batch_size - len(slots.row), masks))
+    job.flags += tally.flags(attack, int(job.changed.any(dim=0).sum()))
 
 
 def _enter(job: Job, attack: PGD, waiting: Waiting, free: int, masks: Tensor | None) -> Slots:
@@ -118,13 +134,20 @@ def _on_the_grid(job: Job, attack: PGD, slots: Slots, won: Tensor) -> tuple[Tens
     return still, kept
 
 
-def _note(job: Job, slots: Slots, won: Tensor, spent: Tensor, runs: int, every_run: bool, waiting: Waiting) -> None:
-    """Write down who was fooled and who has come to the end of a run; a survivor of one run waits for the next."""
+def _note(job: Job, slots: Slots, attack: PGD, won: Tensor, spent: Tensor, every_run: bool, waiting: Waiting) -> Tensor:
+    """Write down who was fooled and who has come to the end of a run; a survivor of one run waits for the next.
+
+    Returns who was fooled: with eight bits, only those whom pixels on the grid fool too.
+    """
+    kept = slots.adv
+    if job.eight_bit and bool(won.any()):
+        won, kept = _on_the_grid(job, attack, slots, won)
     fresh = won & ~job.changed[:, slots.row].any(dim=0)
-    job.adversarial[slots.row[fresh]] = slots.adv[fresh.to(job.device)].cpu()
+    job.adversarial[slots.row[fresh]] = kept[fresh.to(job.device)].cpu()
     job.changed[slots.run[won] if every_run else torch.zeros_like(slots.run[won]), slots.row[won]] = True
-    lost, more = spent & ~won, slots.run + 1 < runs
+    lost, more = spent & ~won, slots.run + 1 < attack.runs
     if not every_run:
         waiting.extend((int(i), int(r) + 1) for i, r in zip(slots.row[lost & more], slots.run[lost & more]))
     ended = (won | lost) & ~more if every_run else won | (lost & ~more)
     job.advance(int(ended.sum()), f"{int(job.changed.any(dim=0).sum())} fooled")
+    return won

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from antiphase.attacks.config import PGD
 from antiphase.attacks.losses import LOSSES
 from antiphase.attacks.within import Key
+from antiphase.models.lean import lean
 from antiphase.runtime import frozen
 
 
@@ -28,7 +29,7 @@ def ascend(adv: Tensor, grad: Tensor, x: Tensor, attack: PGD) -> Tensor:
 def perturb(classifier: nn.Module, x: Tensor, y: Tensor, ids: NDArray[np.int64], attack: PGD, key: Key) -> Tensor:
     """All steps for all images, nobody leaves early: the inner attack of adversarial training."""
     adv = begin(x, ids, attack, key)
-    with frozen(classifier):
+    with frozen(classifier), lean(classifier):
         for _ in range(attack.steps):
             leaf = adv.detach().requires_grad_()
             (grad,) = torch.autograd.grad(LOSSES[attack.loss](classifier(leaf), y).sum(), leaf)

@@ -29,7 +29,7 @@ class Command:
     eps: tuple[Budget, ...] = ()  # budgets, separated by commas: 4/255,8/255
     norm: Literal["linf", "l2", "patch"] = "linf"  # where the perturbation may live
     width: int = 4  # of a patch, in pixels
-    place: Literal["random", "attention"] = "random"  # of a patch: by chance, or where the model attends most
+    place: str = "random"  # of a patch: random, attention (where the model attends most), or TOP,LEFT in pixels
     method: Literal["pgd", "fgsm"] = "pgd"
     steps: int = 20  # of PGD
     step_size: float | None = None  # pixel units; 2.5 eps / steps when not given
@@ -58,7 +58,7 @@ class Command:
 
     def within(self, eps: Budget) -> Within:
         if self.norm == "patch":
-            return Patch(eps=eps, width=self.width, place=self.place)
+            return Patch(eps=eps, width=self.width, place=_place(self.place))
         return L2(eps) if self.norm == "l2" else Linf(eps)
 
     def attacks(self) -> list[PGD]:
@@ -70,6 +70,18 @@ class Command:
         names = ("steps", "step_size", "runs", "loss", "label", "target")
         shared: dict[str, Any] = {name: getattr(self, name) for name in names}
         return [PGD(within=within, **shared) for within in sets]
+
+
+def _place(word: str) -> Literal["random", "attention"] | tuple[int, int]:
+    if word == "random":
+        return "random"
+    if word == "attention":
+        return "attention"
+    try:
+        top, left = map(int, word.split(","))
+    except ValueError:
+        raise InputError(f"place {word!r} is not known: it takes random, attention or TOP,LEFT") from None
+    return top, left
 
 
 def run(command: Command) -> dict[str, Any]:

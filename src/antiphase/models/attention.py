@@ -138,6 +138,30 @@ def branches(module: Any, x: Tensor) -> Branches:
     raise TypeError(f"no attention maps are known for a {type(module).__name__}")
 
 
+def has_first_token(module: Any) -> bool:
+    """`first_token` knows how to do without the others for this layer."""
+    if type(module) is TimmAttention:
+        plain = [module.q_norm, module.k_norm, module.norm, module.proj_drop, module.attn_drop]
+        return module.gate is None and all(isinstance(m, nn.Identity) or getattr(m, "p", None) == 0 for m in plain)
+    return type(module) is DifferentialAttention
+
+
+def first_token(module: Any, x: Tensor) -> Tensor:
+    """The output of an attention layer at its first token only: (B, N, D) -> (B, 1, D)"""
+    batch, tokens, width = x.shape
+    weight, bias = module.qkv.weight, module.qkv.bias
+    q = F.linear(x[:, :1], weight[:width], None if bias is None else bias[:width])
+    k, v = F.linear(x, weight[width:], None if bias is None else bias[width:]).chunk(2, dim=-1)
+    heads = module.num_heads
+    if isinstance(module, DifferentialAttention):
+        q, k = (t.reshape(batch, -1, heads, 2, module.head_dim).permute(0, 2, 3, 1, 4) for t in (q, k))
+        v = v.reshape(batch, tokens, heads, 2 * module.head_dim).transpose(1, 2)
+        return module.finish(module.mix_explicit(q, k, v, None, False))
+    q, k, v = (t.reshape(batch, -1, heads, module.head_dim).transpose(1, 2) for t in (q, k, v))
+    out: Tensor = module.proj((attention_maps(q, k) @ v).transpose(1, 2).flatten(2))
+    return out
+
+
 def is_attention(module: nn.Module) -> bool:
     return isinstance(module, TimmAttention | TimmDiffAttention)
 

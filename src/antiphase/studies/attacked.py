@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from antiphase import files
 from antiphase.attacks import engine
+from antiphase.attacks.checks import order_flags
 from antiphase.attacks.config import PGD
 from antiphase.attacks.eightbit import to_bytes
 from antiphase.attacks.engine import Protocol
@@ -61,7 +62,8 @@ def attack_cells(
             return _compute(model[0], images, attack, before, folder, save, settings)
 
         found.append(cell(run, "attacks", images, question, compute))
-    return found
+    flags = order_flags([c["rates"]["asr_change"]["value"] for c in found])
+    return [c | {"flags": [*c["flags"], *flag]} for c, flag in zip(found, flags)]
 
 
 def _compute(
@@ -90,7 +92,9 @@ def _compute(
             np.equal(per_image["clean"], per_image["label"]), np.array(per_image["changed_in_run"], dtype=bool)
         ),
         "images": {"id": images.ids.tolist(), **per_image},
-        "flags": sorted({flag for part in parts for flag in part["flags"]}),
+        "flags": sorted(
+            {flag for part in parts for flag in part["flags"]} | set(_strength(model, images, attack, settings))
+        ),
         "forwards_per_image": float(np.mean(per_image["forwards"])),
         "backwards_per_image": float(np.mean(per_image["backwards"])),
     }
@@ -99,6 +103,11 @@ def _compute(
     elif folder.exists():
         shutil.rmtree(folder)
     return answer
+
+
+def _strength(model: nn.Module, images: ImageSet, attack: PGD, settings: dict[str, Any]) -> list[str]:
+    few = images.take(np.arange(min(32, len(images)))).all
+    return engine.strength_flags(model, few.pixels, few.labels, attack, seed=settings["seed"])
 
 
 def _part(model: nn.Module, images: ImageSet, attack: PGD, path: Path, save: bool, settings: dict[str, Any]) -> Cell:
