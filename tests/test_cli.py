@@ -1,6 +1,7 @@
 """The command line: quick to answer, forgiving about order, one sentence for what it cannot do."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -36,6 +37,18 @@ def test_every_command_explains_itself_with_examples(command, cli):
     assert COMMANDS[command].split(":")[0] in " ".join(out.split())
     assert f"antiphase {command}" in out
     assert "--json" in out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_flag_says_what_it_is_for(command, cli):
+    """A comment that the formatter moved away from its field would vanish from the help."""
+    _, out, _ = cli(command, "--help")
+    options = re.split(r"\n  (?=--\w)", out)[1:]
+    for option in options:
+        flag = option.split()[0]
+        text = re.sub(r"\(default:.*|\(required\)", "", " ".join(option.split()), flags=re.S)
+        words = re.sub(r"^--\S+(, --\S+)?( \{[^}]*\}(\|\w+)?| \[.*\]\]?| [A-Z]+(\[,EPS\.\.\.\])?)?", "", text).split()
+        assert len(words) >= 2, f"{command} {flag} has no help: {option!r}"
 
 
 def test_a_scale_shows_in_the_defaults(cli):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import tyro
 
 from antiphase.attacks import L2, PGD, Linf, Patch, Within, fgsm
-from antiphase.cli.flags import TestImages
+from antiphase.cli.flags import OfRuns, TestImages
 from antiphase.config import Budget, InputError, check_fields
 from antiphase.files import require_run
 from antiphase.scales import SCALES, ScaleName
@@ -24,27 +24,23 @@ EXAMPLES = """\
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command:
+class Command(OfRuns):
     run: tyro.conf.Positional[Path]  # folder of a trained run
     eps: tuple[Budget, ...] = ()  # budgets, separated by commas: 4/255,8/255
     norm: Literal["linf", "l2", "patch"] = "linf"  # where the perturbation may live
     width: int = 4  # of a patch, in pixels
     place: str = "random"  # of a patch: random, attention (where the model attends most), or TOP,LEFT in pixels
-    method: Literal["pgd", "fgsm"] = "pgd"
+    method: Literal["pgd", "fgsm"] = "pgd"  # many steps from random starts, or one from the image
     steps: int = 20  # of PGD
     step_size: float | None = None  # pixel units; 2.5 eps / steps when not given
     runs: int = 1  # independent random starts
-    loss: Literal["ce", "margin", "dlr", "cosine"] = "ce"
+    loss: Literal["ce", "margin", "dlr", "cosine"] = "ce"  # what is driven up
     label: Literal["true", "predicted"] = "true"  # the class an untargeted attack drives away from
     target: Literal["least-likely", "random"] | int | None = None  # the class to reach; None: any other
     protocol: Literal["fast", "paper"] = "fast"  # paper: every budget and run on its own; fast: only what still stands
     save: bool = False  # keep the adversarial images in the folder of the run
     eight_bit: bool = False  # pixels on the grid of 255ths; with --save as PNG files, verified after reading them again
-    seed: int = 0
-    scale: ScaleName = "smoke"  # sizes of everything here, where a flag does not say otherwise
-    source: TestImages = TestImages()
-    device: str = "auto"  # auto, cpu, cuda, cuda:1, mps
-    json: bool = False  # print the result as JSON on stdout
+    seed: int = 0  # of the subset and of everything drawn
 
     @classmethod
     def defaults(cls, scale: ScaleName) -> Command:

@@ -8,7 +8,7 @@ from typing import Any
 
 import tyro
 
-from antiphase.cli.flags import TestImages
+from antiphase.cli.flags import OfRuns, TestImages
 from antiphase.config import Budget
 from antiphase.files import require_folder, require_run
 from antiphase.scales import SCALES, ScaleName
@@ -20,14 +20,10 @@ EXAMPLES = """\
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command:
+class Command(OfRuns):
     pair: tyro.conf.Positional[tuple[Path, Path]]  # folders of two trained runs
     out: Path  # folder for comparison.json
     settings: CompareConfig = CompareConfig()
-    scale: ScaleName = "smoke"  # sizes of everything here, where a flag does not say otherwise
-    source: TestImages = TestImages()
-    device: str = "auto"  # auto, cpu, cuda, cuda:1, mps
-    json: bool = False  # print the result as JSON on stdout
 
     @classmethod
     def defaults(cls, scale: ScaleName) -> Command:

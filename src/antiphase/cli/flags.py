@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 class DataFlags:
     """Which images."""
 
-    data: str | None = (
-        None  # digits, cifar10, cifar100, tiny-imagenet, imagenet, coco, or the path of a folder of images
-    )
+    data: str | None = None  # digits, cifar10, cifar100, tiny-imagenet, imagenet, coco, or a folder of images
     data_root: Path | None = None  # where data sets lie; $ANTIPHASE_DATA when not given
     image_size: int | None = None  # side to which photographs are brought
     download: bool = False  # fetch the data set if it is not there and can be fetched
@@ -59,6 +57,16 @@ class TestImages(DataFlags):
 
     def choose(self, about: dict[str, Any], seed: int) -> ImageSet:
         return at_most(self.of_run(about).load("test"), self.images, seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfRuns:
+    """What every command about trained runs takes."""
+
+    scale: ScaleName = "smoke"  # sizes of everything here, where a flag does not say otherwise
+    source: TestImages = TestImages()
+    device: str = "auto"  # auto, cpu, cuda, cuda:1, mps
+    json: bool = False  # print the result as JSON on stdout
 
 
 def at_most(images: ImageSet, n: int | None, seed: int) -> ImageSet:

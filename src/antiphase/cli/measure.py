@@ -8,7 +8,7 @@ from typing import Any
 
 import tyro
 
-from antiphase.cli.flags import TestImages
+from antiphase.cli.flags import OfRuns, TestImages
 from antiphase.config import InputError, check_fields
 from antiphase.files import require_run
 from antiphase.scales import SCALES, ScaleName
@@ -20,16 +20,12 @@ EXAMPLES = """\
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command:
+class Command(OfRuns):
     run: tyro.conf.Positional[Path]  # folder of a trained run
     measures: str | None = None  # lipschitz, alignment, lambda, separated by commas; None: all that the model has
     draws: int = 32  # random perturbations per image for the Lipschitz estimate
     probes: int = 32  # random directions per image for the alignment
-    seed: int = 0
-    scale: ScaleName = "smoke"  # sizes of everything here, where a flag does not say otherwise
-    source: TestImages = TestImages()
-    device: str = "auto"  # auto, cpu, cuda, cuda:1, mps
-    json: bool = False  # print the result as JSON on stdout
+    seed: int = 0  # of the subset and of everything drawn
 
     @classmethod
     def defaults(cls, scale: ScaleName) -> Command:

@@ -30,9 +30,7 @@ ABOUT_A_RUN = {"format", "title", "scale", "data", "environment"}  # the other s
 class Command:
     out: Path  # folder of the run; if it holds the beginning of this very run, training goes on from there
     scale: ScaleName = "smoke"  # sizes of everything below, where a flag does not say otherwise
-    config: Path | None = (
-        None  # YAML or JSON with sections model and training (a run.json too); flags still override it
-    )
+    config: Path | None = None  # YAML with sections model and training, or a run.json; flags override it
     images: DataFlags = DataFlags()
     train_images: int | None = None  # at most so many, a class-balanced subset; None: all
     model: ViTConfig = ViTConfig()

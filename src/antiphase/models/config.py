@@ -90,18 +90,16 @@ Attention = Softmax | Differential
 class ViTConfig:
     """A vision transformer in timm's layout: class token, pre-norm blocks, no dropout. Defaults are the paper scale."""
 
-    patch: int = 4  # pixels
-    width: int = 192
-    depth: int = 1
+    patch: int = 4  # side of a patch in pixels
+    width: int = 192  # of the token embedding
+    depth: int = 1  # number of blocks
     heads: int = 6  # of a softmax layer
     diff_heads: int | None = None  # of a differential layer, each with two maps; heads / 2 when not given
-    mlp_ratio: float = 4.0
+    mlp_ratio: float = 4.0  # hidden width of the MLP over the width
     attention: tuple[Attention, ...] = (Softmax(),)  # one for all layers, or one for each
-    init: Literal["official", "matched"] = (
-        "official"  # of differential blocks: DiffCLIP's, or the softmax twin's own weights
-    )
-    mean: float = 0.5  # pixels are normalised inside the model
-    std: float = 0.5
+    init: Literal["official", "matched"] = "official"  # of differential blocks: DiffCLIP's, or the twin's weights
+    mean: float = 0.5  # subtracted from the pixels inside the model
+    std: float = 0.5  # then divided by
 
     def __post_init__(self) -> None:
         check_fields(self, patch=1, width=1, depth=1, heads=1, diff_heads=1)

@@ -13,20 +13,20 @@ from antiphase.config import Budget, InputError, check_fields
 class TrainConfig:
     """The paper's recipe by default: Adam 5e-4, batch 128, constant rate, nothing else."""
 
-    epochs: int = 100
-    batch_size: int = 128
-    lr: float = 5e-4
-    weight_decay: float = 0.0
+    epochs: int = 100  # passes over the training images
+    batch_size: int = 128  # images a step
+    lr: float = 5e-4  # learning rate of Adam
+    weight_decay: float = 0.0  # of Adam
     schedule: Literal["constant", "cosine"] = "constant"  # cosine falls from lr to 0 over all steps
     augment: Literal["none", "crop-flip"] = "none"  # shift by up to an eighth of the side, mirror
-    label_smoothing: float = 0.0
+    label_smoothing: float = 0.0  # share of each label spread over all classes
     adv_eps: Budget | None = None  # adversarial training: every batch is attacked with PGD at this Linf budget
     adv_steps: int = 7  # of that PGD
     adv_step_size: float | None = None  # pixel units; 2.5 adv_eps / adv_steps when not given
-    adv_random_start: bool = True
+    adv_random_start: bool = True  # begin that PGD at a random point of the ball
     clean_share: float = 0.0  # of each batch that stays clean in adversarial training
     start_from: str | None = None  # folder of a finished run whose weights to begin with (fine-tuning)
-    seed: int = 0
+    seed: int = 0  # of weights, order, augmentation and inner attacks
     precision: Literal["fp32", "bf16"] = "fp32"  # bf16 is autocast, for GPUs
     checkpoint_seconds: float = 60.0  # at most this much work is lost to a kill; every epoch's end is kept too
 
