@@ -106,8 +106,14 @@ def _cosine_panel(axis: Any, comparison: Row) -> None:
                     label=side["name"],
                 )
     axis.axvline(0, color="#20242a", linewidth=1)
-    axis.annotate("opposed  ", (0, 1), xycoords=("data", "axes fraction"), ha="right", va="top", color="#565c66")
-    axis.annotate("  aligned", (0, 1), xycoords=("data", "axes fraction"), ha="left", va="top", color="#565c66")
+    for word, side, shift in (("opposed", "right", -6), ("aligned", "left", 6)):
+        place = {
+            "xy": (0, 1),
+            "xycoords": ("data", "axes fraction"),
+            "xytext": (shift, -2),
+            "textcoords": "offset points",
+        }
+        axis.annotate(word, **place, ha=side, va="top", color="#565c66")
     axis.set_xlabel("cosine between the input gradients of A1 and A2")
     axis.set_ylabel("(image, head) pairs")
     axis.margins(y=0.15)
@@ -159,7 +165,8 @@ def _column(figure: Figure, column: Any, key: str, clean: Any, attacked: Any) ->
     for drawn, axis in bars:
         bar = figure.colorbar(drawn, ax=axis, location="bottom", shrink=0.85, aspect=14, pad=0.03)
         bar.outline.set_visible(False)
-        bar.locator = matplotlib.ticker.MaxNLocator(3)
+        bar.locator = matplotlib.ticker.MaxNLocator(2)
+        bar.formatter = matplotlib.ticker.FormatStrFormatter("%.2g")
         bar.ax.tick_params(labelsize=7.5, length=0)
     for axis in column:
         axis.set_xticks([])
