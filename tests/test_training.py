@@ -44,7 +44,13 @@ class Pulled(Exception):
 
 
 @pytest.mark.parametrize(
-    "config", [SHORT, TrainConfig(epochs=2, augment="crop-flip", schedule="cosine", label_smoothing=0.1)]
+    "config",
+    [
+        SHORT,
+        TrainConfig(epochs=2, augment="crop-flip", schedule="cosine", label_smoothing=0.1),
+        TrainConfig(epochs=2, adv_eps="8/255", adv_steps=2, clean_share=0.25),
+    ],
+    ids=["plain", "augmented", "adversarial"],
 )
 def test_a_run_cut_off_in_the_middle_of_an_epoch_ends_with_the_same_bits(digits, tmp_path, config, monkeypatch):
     """Checkpoints after every step, the plug pulled after step 15 of 24 and after step 3 of what was left."""
@@ -263,25 +269,6 @@ def test_adversarial_training_makes_a_model_harder_to_fool(pair, digits, tmp_pat
     attack = PGD(within=Linf("16/255"))
     broken = [engine.run(r.classifier(), x, y, attack, ids=ids).success.double().mean() for r in (pair[1], robust)]
     assert broken[1] < broken[0] - 0.1
-
-
-def test_adversarial_training_resumes_to_the_bit(digits, tmp_path, monkeypatch):
-    from antiphase.training import loop
-
-    config = TrainConfig(epochs=2, adv_eps="8/255", adv_steps=2, clean_share=0.25, checkpoint_seconds=0.0)
-    whole = train(SMALL, config, *digits, tmp_path / "whole")
-    real, budget = loop.save, iter(range(14))
-
-    def save_then_stop(*args):
-        real(*args)
-        if next(budget, None) is None:
-            raise Pulled
-
-    monkeypatch.setattr(loop, "save", save_then_stop)
-    with pytest.raises(Pulled):
-        train(SMALL, config, *digits, tmp_path / "cut")
-    monkeypatch.undo()
-    assert train(SMALL, config, *digits, tmp_path / "cut").weights_digest == whole.weights_digest
 
 
 def test_the_clean_share_of_a_batch_stays_clean(digits):

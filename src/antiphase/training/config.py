@@ -40,4 +40,4 @@ class TrainConfig:
         if self.clean_share > 1:
             raise InputError(f"clean_share={self.clean_share} must be at most 1")
         if self.adv_eps is not None:
-            Linf(self.adv_eps)  # refuses more than the pixel range
+            object.__setattr__(self, "adv_eps", Linf(self.adv_eps).eps)  # read, and refused above the pixel range
