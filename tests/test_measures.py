@@ -7,9 +7,9 @@ from scipy.stats import binomtest
 
 from antiphase.attacks.result import AttackResult
 from antiphase.config import InputError
-from antiphase.measures.alignment import branch_alignment
 from antiphase.measures.interval import holm, mcnemar, rate, wilson
 from antiphase.measures.lipschitz import l_sample
+from antiphase.measures.probes import branch_alignment
 from antiphase.measures.success import success_rates
 from antiphase.models.taps import explicit, taps
 

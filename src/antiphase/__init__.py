@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from antiphase.attacks.engine import run as attack
     from antiphase.attacks.engine import sweep
     from antiphase.data import load
-    from antiphase.measures.alignment import branch_alignment
     from antiphase.measures.lipschitz import l_sample
+    from antiphase.measures.probes import branch_alignment
     from antiphase.measures.success import accuracy, success_rates
     from antiphase.models import Differential, Schedule, Softmax, ViTConfig
     from antiphase.models.checkpoint import Run
@@ -32,7 +32,7 @@ _HOME = {
     "attack": "attacks.engine:run",
     "sweep": "attacks.engine",
     "load": "data",
-    "branch_alignment": "measures.alignment",
+    "branch_alignment": "measures.probes",
     "l_sample": "measures.lipschitz",
     "accuracy": "measures.success",
     "success_rates": "measures.success",

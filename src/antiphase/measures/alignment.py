@@ -1,24 +1,19 @@
-"""Do the two branches pull against each other? Frobenius inner products of their Jacobians with respect to the pixels.
+"""Do the two branches pull against each other? What follows from ||J1||^2, ||J2||^2, <J1, J2> and lambda.
 
-One forward-mode pass with tangent v gives J1 v and J2 v for all layers, heads and images at once (E1 of the methods);
-over Gaussian v, E||Jb v||^2 = ||Jb||_F^2 and E<J1 v, J2 v> = <J1, J2>_F. B images, h heads, K probes.
+The three numbers are kept per image and head, one for each probe that estimated them; nothing is reduced to a cosine before
+it is written down. n images, h heads, K probes (NaN where an image needed fewer; K = 1 where the numbers are exact).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
-from antiphase import console, runtime
-from antiphase.config import InputError
-from antiphase.data.imageset import ImageSet
 from antiphase.measures.interval import rate
-from antiphase.models.taps import explicit, taps
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 DEAD = 1e-8  # a squared norm this far below the median is no reaction: 1e-4 of the typical norm
@@ -26,18 +21,30 @@ DEAD = 1e-8  # a squared norm this far below the median is no reaction: 1e-4 of 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Per image and head of one layer, K probes each; every other number is derived from these."""
+    """The two branches of one layer; every other number is derived from these."""
 
     layer: str
     lam: float
-    n1: Array  # (n, h, K) ||J1 v||^2
+    n1: Array  # (n, h, K) ||J1 v||^2 of a probe v, or ||J1||^2
     n2: Array  # (n, h, K) ||J2 v||^2
     ip: Array  # (n, h, K) <J1 v, J2 v>
 
     @property
+    def probes(self) -> NDArray[np.int64]:
+        """(n,): how many probes an image took"""
+        counts: NDArray[np.int64] = np.isfinite(self.n1[:, 0]).sum(axis=-1)
+        return counts
+
+    @property
     def means(self) -> tuple[Array, Array, Array]:
         """||J1||^2, ||J2||^2 and <J1, J2>, each (n, h)"""
-        return self.n1.mean(-1), self.n2.mean(-1), self.ip.mean(-1)
+        n1, n2, ip = (np.nanmean(a, axis=-1) for a in (self.n1, self.n2, self.ip))
+        return n1, n2, ip
+
+    @property
+    def stacked(self) -> Alignment:
+        """All heads of the layer as one map: (n, 1, K). Dead heads add nothing, as they should."""
+        return replace(self, **{name: getattr(self, name).sum(axis=1, keepdims=True) for name in ("n1", "n2", "ip")})
 
     @property
     def alive(self) -> NDArray[np.bool_]:
@@ -52,112 +59,101 @@ class Alignment:
 
     @property
     def cos_se(self) -> Array:
-        """(n, h): jackknife standard error of cos over the probes."""
-        k = self.ip.shape[-1]
-        n1, n2, ip = ((a.sum(-1, keepdims=True) - a) / (k - 1) for a in (self.n1, self.n2, self.ip))
-        each = _cosine(n1, n2, ip, self.alive[..., None])  # (n, h, K)
-        se: Array = np.sqrt((k - 1) / k * ((each - each.mean(-1, keepdims=True)) ** 2).sum(-1))
-        return se
+        """(n, h): jackknife standard error of cos over the probes; 0 where the numbers are exact."""
+        cosine = lambda n1, n2, ip: _cosine(n1, n2, ip, self.alive[..., None])  # noqa: E731
+        return jackknife(cosine, self.n1, self.n2, self.ip)
+
+    @property
+    def decided(self) -> NDArray[np.bool_]:
+        """(n, h): the sign of cos is more than two standard errors from zero."""
+        return self.alive & (np.abs(np.nan_to_num(self.cos)) > 2 * np.nan_to_num(self.cos_se))
+
+    @property
+    def rho(self) -> Array:
+        """(n, h): ||J2|| / ||J1||"""
+        n1, n2, _ = self.means
+        ratio: Array = np.sqrt(np.divide(n2, n1, out=np.full_like(n1, np.nan), where=self.alive))
+        return ratio
 
     @property
     def kappa(self) -> Array:
         """(n, h): lambda ||J2|| / ||J1||"""
-        n1, n2, _ = self.means
-        ratio: Array = np.sqrt(np.divide(n2, n1, out=np.full_like(n1, np.nan), where=self.alive))
-        return self.lam * ratio
+        return self.lam * self.rho
 
     @property
     def amplification(self) -> Array:
         """(n, h): ||J1 - lambda J2||_F / ||J1||_F = sqrt(1 + kappa^2 - 2 kappa cos)   (Thm 1)"""
-        s: Array = np.sqrt(1 + self.kappa**2 - 2 * self.kappa * self.cos)
+        s: Array = np.sqrt(np.maximum(1 + self.kappa**2 - 2 * self.kappa * self.cos, 0))
         return s
+
+    @property
+    def energy(self) -> Array:
+        """(n, h): the amplification that orthogonal branches would have, sqrt(1 + kappa^2)"""
+        orthogonal: Array = np.sqrt(1 + self.kappa**2)
+        return orthogonal
+
+    @property
+    def angle(self) -> Array:
+        """(n, h): what the angle adds to it or takes from it, sqrt(1 - 2 kappa cos / (1 + kappa^2))"""
+        return self.amplification / self.energy
 
     def summary(self) -> dict[str, Any]:
         """Over (image, head) pairs, intervals clustered by image. Pairs with a dead branch are counted and left out;
         a sign within two standard errors of zero is undecided and left out of `negative`.
 
-        The amplification is split into its causes (M1.2): what orthogonal branches would give, and what the angle adds.
+        Thm 1 amplifies where cos < kappa / 2, of which cos < 0 is only a part (M1.2): both shares are given.
         """
-        alive = self.alive
-        cos, se, s = self.cos, self.cos_se, self.amplification
-        decided = np.abs(np.nan_to_num(cos)) > 2 * np.nan_to_num(se)
-        energy = np.sqrt(1 + self.kappa**2)
+        alive, cos = self.alive, self.cos
+        means = {name: _mean(getattr(self, name)[alive]) for name in ("cos", "rho", "kappa")}
+        split = {name: _mean(getattr(self, name)[alive]) for name in ("amplification", "energy", "angle")}
         return {
             "layer": self.layer,
             "lambda": self.lam,
-            "cos": _mean(cos[alive]),
-            "kappa": _mean(self.kappa[alive]),
-            "amplification": _mean(s[alive]),
-            "energy": _mean(energy[alive]),
-            "angle": _mean((s / energy)[alive]),
-            "negative": rate(cos < 0, where=alive & decided).plain(),
-            "amplifying": rate(s > 1, where=alive).plain(),
-            "undecided": rate(~decided, where=alive).plain(),
+            **means,
+            **split,
+            "negative": rate(cos < 0, where=self.decided).plain(),
+            "amplifying": rate(self.amplification > 1, where=alive).plain(),
+            "undecided": rate(~self.decided, where=alive).plain(),
             "dead": int((~alive).sum()),
             "images": cos.shape[0],
             "heads": cos.shape[1],
-            "probes": self.ip.shape[-1],
+            "probes": float(self.probes.mean()),
+            "per_head": [
+                {
+                    "head": h,
+                    "cos": _mean(cos[alive[:, h], h]),
+                    "amplification": _mean(self.amplification[alive[:, h], h]),
+                }
+                for h in range(cos.shape[1])
+            ],
         }
 
-
-def branch_alignment(
-    classifier: nn.Module,
-    images: ImageSet,
-    *,
-    probes: int,
-    seed: int = 0,
-    batch_size: int = 64,
-    device: torch.device | str = "cpu",
-) -> list[Alignment]:
-    """E1 for every differential layer, end to end from the pixels; layers without two branches are left out."""
-    if probes < 2:
-        raise InputError(f"probes={probes}: a standard error needs at least 2")
-    parts: dict[str, list[tuple[Tensor, ...]]] = {}
-    lam: dict[str, float] = {}
-    with (
-        runtime.frozen(classifier),
-        explicit(classifier),
-        torch.no_grad(),
-        console.progress("branch alignment", total=len(images) * probes) as advance,
-    ):
-        for batch in images.batches(batch_size):
-            x = batch.pixels.to(device)
-            with taps(classifier) as record:
-                classifier(x[:1])
-                lam = {layer: maps.lam.item() for layer, maps in record.items() if maps.noise is not None}
-            if not lam:
-                raise InputError(
-                    "alignment needs two branches, and no layer of this model has them (it is all softmax)"
-                )
-            columns: dict[str, list[tuple[Tensor, ...]]] = {layer: [] for layer in lam}
-            for k in range(probes):
-                v = torch.from_numpy(runtime.normal((seed, "probe", k), batch.ids, tuple(x.shape[1:]))).to(x)
-                for layer, (j1, j2) in _pushed(classifier, x, v, tuple(lam)).items():
-                    columns[layer].append((_dot(j1, j1), _dot(j2, j2), _dot(j1, j2)))
-                advance(len(x), "")
-            for layer, probes_done in columns.items():
-                parts.setdefault(layer, []).append(tuple(torch.stack(c, dim=-1) for c in zip(*probes_done)))
-    return [
-        Alignment(layer, lam[layer], *(torch.cat([p[i] for p in found]).cpu().numpy() for i in range(3)))
-        for layer, found in parts.items()
-    ]
+    def rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
+        """One row an image and head, raw numbers first."""
+        n1, n2, ip = self.means
+        derived = {name: getattr(self, name) for name in ("cos", "cos_se", "rho", "amplification", "energy", "angle")}
+        tables = {"n1": n1, "n2": n2, "ip": ip, **derived}
+        return [
+            {"layer": self.layer, "head": h, "image": int(image), "lambda": self.lam, "probes": int(self.probes[i])}
+            | {name: _finite(table[i, h]) for name, table in tables.items()}
+            for i, image in enumerate(ids)
+            for h in range(n1.shape[1])
+        ]
 
 
-def _pushed(classifier: nn.Module, x: Tensor, v: Tensor, layers: tuple[str, ...]) -> dict[str, tuple[Tensor, Tensor]]:
-    """J1 v and J2 v of each layer: (B, h, N, N) each."""
+def jackknife(statistic: Callable[..., Array], *samples: Array) -> Array:
+    """Standard error of statistic(means over the last axis), NaN where there is no sample; 0 for a single one.
 
-    def maps(pixels: Tensor) -> tuple[tuple[Tensor, Tensor | None], ...]:
-        with taps(classifier) as record:
-            classifier(pixels)
-            return tuple((record[layer].signal, record[layer].noise) for layer in layers)
-
-    tangents = torch.func.jvp(maps, (x,), (v,))[1]
-    return dict(zip(layers, tangents))
-
-
-def _dot(a: Tensor, b: Tensor) -> Tensor:
-    """(B, h)"""
-    return (a * b).flatten(2).sum(-1).double()
+    `statistic` takes arrays with the axis of left-out samples last and works entry by entry.
+    """
+    there = np.isfinite(samples[0])
+    k = there.sum(axis=-1, keepdims=True)
+    several = there & (k > 1)
+    left_out = [(np.nansum(a, axis=-1, keepdims=True) - a) / np.maximum(k - 1, 1) for a in samples]
+    each = np.where(several, statistic(*(np.where(several, a, 1.0) for a in left_out)), 0.0)
+    spread = (np.where(several, each - each.sum(axis=-1, keepdims=True) / k, 0.0) ** 2).sum(axis=-1)
+    se: Array = np.sqrt((k - 1)[..., 0] / k[..., 0] * spread)
+    return se
 
 
 def _cosine(n1: Array, n2: Array, ip: Array, alive: NDArray[np.bool_]) -> Array:
@@ -168,3 +164,7 @@ def _cosine(n1: Array, n2: Array, ip: Array, alive: NDArray[np.bool_]) -> Array:
 
 def _mean(values: Array) -> float | None:
     return float(values.mean()) if len(values) else None
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

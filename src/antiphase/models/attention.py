@@ -5,7 +5,9 @@ B batch, N tokens, D width, h differential heads, d = D / 2h
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,18 +19,56 @@ from torch import Tensor, nn
 from antiphase.models.config import Differential
 
 
-class Branches(NamedTuple):
-    """What an attention layer looks at: its maps, their weight and the values they mix."""
+@dataclass(frozen=True)
+class Heads:
+    """One call of an attention layer, as its adapter tells it (`models/adapters.py`); everything else follows from this."""
 
-    signal: Tensor  # A1, or the only map of a softmax layer: (B, h, N, N)
-    noise: Tensor | None  # A2: (B, h, N, N); None for a softmax layer
+    q: Tensor  # (B, h, N, d); of a differential layer (B, h, 2, N, d): first the signal's, then the noise's
+    k: Tensor  # the same for the M tokens that are looked at
+    v: Tensor  # (B, h, M, e)
+    norm: Callable[[Tensor], Tensor]  # from the mixed values (B, h, N, e) to what is projected, the same shape
+    project: Callable[[Tensor], Any]  # from there to what the layer returns
+    lam: Tensor | None = None  # lambda; None: a softmax layer, one map a head
+    mask: Tensor | None = None  # added to the scores, or False where nothing may be seen
+    is_causal: bool = False
+    weights: tuple[Tensor, Tensor] | None = (
+        None  # Wq, Wk: (h, d, D) or (h, 2, d, D), where q and k are linear in the input
+    )
+
+
+@dataclass(frozen=True)
+class Branches:
+    """What an attention layer looks at: its maps, their weight, the values they mix and what becomes of them."""
+
+    signal: Tensor  # A1, or the only map of a softmax layer: (B, h, N, M)
+    noise: Tensor | None  # A2: (B, h, N, M); None for a softmax layer
     lam: Tensor  # lambda, a scalar; 0 for a softmax layer
-    values: Tensor  # V: (B, h, N, 2d)
+    heads: Heads
+
+    @property
+    def values(self) -> Tensor:
+        """V: (B, h, M, e)"""
+        return self.heads.v
 
     @property
     def combined(self) -> Tensor:
         """A1 - lambda A2: the map that is applied to the values."""
         return self.signal if self.noise is None else self.signal - self.lam * self.noise
+
+    @property
+    def mixed(self) -> Tensor:
+        """(A1 - lambda A2) V, before the norm: (B, h, N, e)"""
+        return self.combined @ self.values
+
+    @property
+    def normed(self) -> Tensor:
+        """After norm and gain, before the projection: (B, h, N, e)"""
+        return self.heads.norm(self.mixed)
+
+    @property
+    def output(self) -> Any:
+        """What the layer returns, by the explicit path."""
+        return self.heads.project(self.normed)
 
 
 def attention_maps(q: Tensor, k: Tensor, mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
@@ -36,6 +76,11 @@ def attention_maps(q: Tensor, k: Tensor, mask: Tensor | None = None, is_causal: 
     scores = (q * q.shape[-1] ** -0.5) @ k.mT
     masked: Tensor = maybe_add_mask(scores, resolve_self_attn_mask(q.shape[-2], scores, mask, is_causal=is_causal))
     return masked.softmax(dim=-1)
+
+
+def for_both(mask: Tensor | None) -> Tensor | None:
+    """A mask of (..., N, N) for scores of two maps a head, (B, h, 2, N, N)."""
+    return mask[:, :, None] if mask is not None and mask.dim() == 4 else mask
 
 
 class DifferentialAttention(TimmDiffAttention):
@@ -95,7 +140,7 @@ class DifferentialAttention(TimmDiffAttention):
 
     def mix_explicit(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
         """(A1 - lambda A2) V by way of the maps: (B, h, N, 2d)"""
-        signal, noise = attention_maps(q, k, mask, is_causal).unbind(2)
+        signal, noise = attention_maps(q, k, for_both(mask), is_causal).unbind(2)
         return (signal - self._compute_lambda().to(v.dtype) * noise) @ v
 
     def mix_fused(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
@@ -106,13 +151,15 @@ class DifferentialAttention(TimmDiffAttention):
         )
         return first - self._compute_lambda().to(v.dtype) * second
 
-    def finish(self, mixed: Tensor) -> Tensor:
-        """From the mixed values (B, h, N, 2d) to the layer's output (B, N, D): norm a head, gain, projection."""
+    def normed(self, mixed: Tensor) -> Tensor:
+        """Norm a head, then the gain: (B, h, N, 2d)"""
         if self.head_norm:  # the gain is folded into the norm's weight: one pass over the data fewer
-            normed = F.rms_norm(mixed, mixed.shape[-1:], self.sub_norm.weight * self.gain, self.sub_norm.eps)
-        else:
-            normed = mixed * self.gain
-        out: Tensor = self.proj(normed.transpose(1, 2).flatten(2))
+            return F.rms_norm(mixed, mixed.shape[-1:], self.sub_norm.weight * self.gain, self.sub_norm.eps)
+        return mixed * self.gain
+
+    def finish(self, mixed: Tensor) -> Tensor:
+        """From the mixed values (B, h, N, 2d) to the layer's output (B, N, D)."""
+        out: Tensor = self.proj(self.normed(mixed).transpose(1, 2).flatten(2))
         return out
 
 
@@ -125,17 +172,13 @@ def project(module: TimmDiffAttention, x: Tensor) -> tuple[Tensor, Tensor, Tenso
     return module.q_norm(q), module.k_norm(k), v.reshape(batch, tokens, heads, 2 * d).transpose(1, 2)
 
 
-def branches(module: Any, x: Tensor) -> Branches:
-    """The maps of an attention layer for its input x: (B, N, D), by the explicit path."""
-    if isinstance(module, TimmDiffAttention):
-        q, k, v = project(module, x)
-        signal, noise = attention_maps(q, k).unbind(2)
-        return Branches(signal, noise, module._compute_lambda().to(x.dtype), v)
-    if isinstance(module, TimmAttention):
-        batch, tokens, _ = x.shape
-        q, k, v = module.qkv(x).view(batch, tokens, 3, module.num_heads, -1).permute(2, 0, 3, 1, 4)
-        return Branches(attention_maps(module.q_norm(q), module.k_norm(k)), None, x.new_zeros(()), v)
-    raise TypeError(f"no attention maps are known for a {type(module).__name__}")
+def branches(heads: Heads) -> Branches:
+    """The maps of a call, by the explicit path: the one place where queries and keys become A1, A2 and lambda."""
+    maps = attention_maps(heads.q, heads.k, heads.mask, heads.is_causal)
+    if heads.lam is None:
+        return Branches(maps, None, maps.new_zeros(()), heads)
+    signal, noise = maps.unbind(2)
+    return Branches(signal, noise, heads.lam.to(maps.dtype), heads)
 
 
 def has_first_token(module: Any) -> bool:
@@ -162,11 +205,24 @@ def first_token(module: Any, x: Tensor) -> Tensor:
     return out
 
 
-def is_attention(module: nn.Module) -> bool:
-    return isinstance(module, TimmAttention | TimmDiffAttention)
-
-
 def lambdas(model: nn.Module) -> dict[str, float]:
     """lambda of every differential layer, by the layer's name."""
     with torch.no_grad():
         return {n: m._compute_lambda().item() for n, m in model.named_modules() if isinstance(m, TimmDiffAttention)}
+
+
+def lambda_parts(module: Any) -> dict[str, float]:
+    """lambda = first - second + lambda_init of a differential layer; the two exponentials are 1 where lambda is fixed."""
+    with torch.no_grad():
+        first = second = 1.0
+        if module.lambda_q1 is not None:
+            pairs = ((module.lambda_q1, module.lambda_k1), (module.lambda_q2, module.lambda_k2))
+            first, second = (float((q * k).sum().float().exp()) for q, k in pairs)
+        elif getattr(module, "lambda_a", None) is not None:
+            first, second = float(module.lambda_a.exp()), float(module.lambda_b.exp())
+        return {
+            "lambda": float(module._compute_lambda()),
+            "lambda_init": float(module.lambda_init),
+            "first": first,
+            "second": second,
+        }

@@ -2,54 +2,117 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from antiphase.config import InputError
-from antiphase.models.attention import Branches, branches, is_attention
+from antiphase.models.adapters import adapter_of, read
+from antiphase.models.attention import Branches
+
+Record = dict[str, Branches]
 
 
 def attention_layers(model: nn.Module) -> dict[str, nn.Module]:
     """The attention layers of a model by name, in the order in which they are defined."""
-    layers = {name: module for name, module in model.named_modules() if is_attention(module)}
+    layers = {name: module for name, module in model.named_modules() if adapter_of(module) is not None}
     if not layers:
-        raise InputError(f"this {type(model).__name__} has no attention layer to look into")
+        raise InputError(
+            f"this {type(model).__name__} has no attention layer to look into (models/adapters.py says how to add a kind)"
+        )
     return layers
 
 
 @contextmanager
-def taps(model: nn.Module) -> Iterator[dict[str, Branches]]:
+def taps(model: nn.Module) -> Iterator[Record]:
     """Inside, every forward fills the mapping: layer name -> Branches of that call. The output of the model is untouched.
 
-    Under forward-mode differentiation return what you need from the differentiated function; kept tensors stay wrapped.
+    Under forward-mode differentiation use `explicit`, and return what you need from the differentiated function: kept
+    tensors stay wrapped.
     """
-    record: dict[str, Branches] = {}
+    record: Record = {}
 
     def tap(name: str) -> Any:
-        def hook(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            record[name] = branches(module, inputs[0])
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            record[name] = read(module, *args, **kwargs)
 
         return hook
 
-    handles = [module.register_forward_pre_hook(tap(name)) for name, module in attention_layers(model).items()]
+    with _modules_are_called():
+        handles = [
+            module.register_forward_pre_hook(tap(name), with_kwargs=True)
+            for name, module in attention_layers(model).items()
+        ]
+        try:
+            yield record
+        finally:
+            for handle in handles:
+                handle.remove()
+
+
+@contextmanager
+def explicit(model: nn.Module) -> Iterator[Record]:
+    """The same mapping, and the layers compute their output from the very maps that are recorded.
+
+    So a map is computed once, and every derivative exists (a fused kernel has none in forward mode). The output is that
+    of the model but for rounding. Hooks on attention layers themselves still see their calls.
+    """
+    record: Record = {}
+
+    def forward(module: nn.Module, name: str, *args: Any, **kwargs: Any) -> Any:
+        record[name] = read(module, *args, **kwargs)
+        return record[name].output
+
+    layers = attention_layers(model)
+    before = {module: vars(module).get("forward") for module in layers.values()}
+    with _modules_are_called():
+        for name, module in layers.items():
+            module.forward = partial(forward, module, name)
+        try:
+            yield record
+        finally:
+            for module, own in before.items():
+                if own is None:
+                    del module.forward  # the class's own shows again
+                else:
+                    module.forward = own
+
+
+@contextmanager
+def _modules_are_called() -> Iterator[None]:
+    """nn.TransformerEncoderLayer has a fast path that computes attention without calling its attention module."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def blocks(model: nn.Module) -> dict[str, nn.Module]:
+    """The module around each attention layer: a block of the residual stream, by the layer's name."""
+    modules = dict(model.named_modules())
+    return {name: modules[name.rpartition(".")[0]] for name in attention_layers(model)}
+
+
+@contextmanager
+def outputs(modules: dict[str, nn.Module]) -> Iterator[dict[str, Tensor]]:
+    """Inside, every forward fills the mapping: name -> what that module returned (of a tuple, the first)."""
+    record: dict[str, Tensor] = {}
+
+    def tap(name: str) -> Callable[..., None]:
+        def hook(_: nn.Module, __: Any, out: Any) -> None:
+            record[name] = out[0] if isinstance(out, tuple) else out
+
+        return hook
+
+    handles = [module.register_forward_hook(tap(name)) for name, module in modules.items()]
     try:
         yield record
     finally:
         for handle in handles:
             handle.remove()
-
-
-@contextmanager
-def explicit(model: nn.Module) -> Iterator[None]:
-    """Softmax layers compute their maps instead of a fused kernel, which has no forward-mode derivative."""
-    before: dict[Any, bool] = {module: bool(module.fused_attn) for module in attention_layers(model).values()}
-    for module in before:
-        module.fused_attn = False
-    try:
-        yield
-    finally:
-        for module, fused in before.items():
-            module.fused_attn = fused

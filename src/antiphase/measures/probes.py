@@ -1,0 +1,260 @@
+"""Jacobians of attention maps with respect to the pixels, by forward mode: no Jacobian is ever held.
+
+One pass with tangent v gives J v for all layers, heads, branches and images at once (E1 of the methods); over Gaussian v,
+E||J v||^2 = ||J||_F^2 and E<J1 v, J2 v> = <J1, J2>_F. With the unit vectors in place of random ones the same sums are exact
+(E2). B images, h heads, K probes, T maps that are looked at together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from antiphase import console, runtime
+from antiphase.config import InputError
+from antiphase.data.imageset import Batch, ImageSet
+from antiphase.measures.alignment import Alignment
+from antiphase.measures.coupling import Coupling, couple, lambdas_of
+from antiphase.models.taps import Record, explicit
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Readout = Callable[[Record], dict[str, tuple[Tensor, ...]]]  # layer -> T maps of equal shape, (B, h, ...)
+PAPER_EPS = 8 / 255
+LONG = 60.0  # seconds of work before which its length is announced
+
+
+def branch_alignment(
+    classifier: nn.Module,
+    images: ImageSet,
+    *,
+    probes: int = 32,
+    max_probes: int | None = None,
+    coupling: Coupling = "branches",
+    around: float = 0.0,
+    seed: int = 0,
+    batch_size: int = 64,
+    device: torch.device | str = "cpu",
+) -> list[Alignment]:
+    """E1 for every layer with two branches, end to end from the pixels.
+
+    Probes are doubled, for the images that need it, until every sign is decided or `max_probes` is reached. The Jacobians
+    are taken at the image, or at a point drawn uniformly within `around` of it (the paper's reading: 8/255).
+    """
+    if probes < 2:
+        raise InputError(f"probes={probes}: a standard error needs at least 2")
+    if max_probes is not None and max_probes < probes:
+        raise InputError(f"max_probes={max_probes} is below probes={probes}: raise it or leave it out")
+    lam = lambdas_of(classifier, images, coupling, device)
+
+    def readout(record: Record) -> dict[str, tuple[Tensor, ...]]:
+        return {layer: (first, second) for layer, (first, second, _) in couple(record, coupling).items()}
+
+    def undecided(found: dict[str, Array]) -> NDArray[np.bool_]:
+        layers = [_aligned(layer, lam[layer], gram) for layer, gram in found.items()]
+        wanting: NDArray[np.bool_] = np.any([(layer.alive & ~layer.decided).any(axis=1) for layer in layers], axis=0)
+        return wanting
+
+    grams = gram_probes(
+        classifier,
+        images,
+        readout,
+        probes=probes,
+        max_probes=max_probes or probes,
+        wanting=undecided,
+        around=around,
+        seed=seed,
+        batch_size=batch_size,
+        device=device,
+        label="branch alignment",
+    )
+    return [_aligned(layer, lam[layer], gram) for layer, gram in grams.items()]
+
+
+def exact_alignment(
+    classifier: nn.Module,
+    images: ImageSet,
+    *,
+    coupling: Coupling = "branches",
+    around: float = 0.0,
+    seed: int = 0,
+    batch_size: int = 64,
+    device: torch.device | str = "cpu",
+) -> list[Alignment]:
+    """E2: the same numbers without error, one pass a pixel. For small images."""
+    lam = lambdas_of(classifier, images, coupling, device)
+
+    def readout(record: Record) -> dict[str, tuple[Tensor, ...]]:
+        return {layer: (first, second) for layer, (first, second, _) in couple(record, coupling).items()}
+
+    common: dict[str, Any] = {"around": around, "seed": seed, "batch_size": batch_size, "device": device}
+    grams = gram_exact(classifier, images, readout, **common)
+    return [_aligned(layer, lam[layer], gram) for layer, gram in grams.items()]
+
+
+def _aligned(layer: str, lam: float, gram: Array) -> Alignment:
+    return Alignment(layer, lam, gram[..., 0, 0], gram[..., 1, 1], gram[..., 0, 1])
+
+
+# ------------------------------------------------------------------------------------------------- the passes
+
+
+def gram_probes(
+    classifier: nn.Module,
+    images: ImageSet,
+    readout: Readout,
+    *,
+    probes: int,
+    max_probes: int | None = None,
+    wanting: Callable[[dict[str, Array]], NDArray[np.bool_]] | None = None,
+    around: float = 0.0,
+    seed: int = 0,
+    batch_size: int = 64,
+    device: torch.device | str = "cpu",
+    label: str = "probes",
+) -> dict[str, Array]:
+    """Inner products of J v over the T maps of each layer: (n, h, K, T, T), a probe each; NaN where an image took fewer.
+
+    `wanting` sees what a batch has so far and says which of its images need more, up to `max_probes`.
+    """
+    most = max_probes or probes
+    parts: list[dict[str, Array]] = []
+    with at_rest(classifier), console.progress(label, total=len(images) * probes) as advance:
+        for batch in images.batches(batch_size):
+            x = points(batch, around, seed).to(device)
+            rows, found, done = np.arange(len(x)), dict[str, Array](), 0
+            while len(rows) and done < most:
+                upto = min(max(probes, 2 * done), most)
+                began = time.perf_counter()
+                more = _stacked(_probed(classifier, x[rows], batch.ids[rows], readout, seed, done, upto))
+                if not parts and not done:
+                    announce(label, (time.perf_counter() - began) * len(images) / len(x), images)
+                found = _appended(found, more, rows, len(x), upto)
+                done = upto
+                rows = np.flatnonzero(wanting(found)) if wanting else rows[:0]
+            advance(len(x) * probes, f"{done} probes")
+            parts.append(found)
+    return _joined(parts, most)
+
+
+def gram_exact(
+    classifier: nn.Module,
+    images: ImageSet,
+    readout: Readout,
+    *,
+    around: float = 0.0,
+    seed: int = 0,
+    batch_size: int = 64,
+    device: torch.device | str = "cpu",
+) -> dict[str, Array]:
+    """The same without chance, summed over every pixel: (n, h, 1, T, T)."""
+    pixels = int(np.prod(images.shape))
+    parts: list[dict[str, Array]] = []
+    with at_rest(classifier), console.progress("exact Jacobians", total=len(images) * pixels) as advance:
+        for batch in images.batches(batch_size):
+            x = points(batch, around, seed).to(device)
+            total: dict[str, Tensor] = {}
+            for j in range(pixels):
+                unit = torch.zeros_like(x)
+                unit.flatten(1)[:, j] = 1
+                began = time.perf_counter()
+                for layer, products in _pushed(classifier, x, unit, readout).items():
+                    total[layer] = total.get(layer, torch.zeros_like(products)) + products
+                if not parts and not j:
+                    seconds = (time.perf_counter() - began) * pixels * len(images) / len(x)
+                    announce("exact Jacobians", seconds, images, "probes (E1) or the closed form per layer (E4)")
+                advance(len(x), "")
+            parts.append({layer: products[:, :, None].cpu().numpy() for layer, products in total.items()})
+    return _joined(parts, 1)
+
+
+def points(batch: Batch, around: float, seed: int) -> Tensor:
+    """The images, or a point near each: uniform within `around`, from the image's own stream, not clipped to [0,1]."""
+    if not around:
+        return batch.pixels
+    unit = runtime.uniform((seed, "point"), batch.ids, tuple(batch.pixels.shape[1:]))
+    return batch.pixels + torch.from_numpy((2 * unit - 1) * around).to(batch.pixels)
+
+
+def announce(label: str, seconds: float, images: ImageSet, cheaper: str = "the closed form per layer (E4)") -> None:
+    """Say how long it will take, where that is long, and what would be cheaper."""
+    if seconds > LONG:
+        minutes = f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+        console.say(f"{label}: about {minutes} for {len(images)} images; cheaper: fewer images, or {cheaper}")
+
+
+@contextmanager
+def at_rest(classifier: nn.Module) -> Iterator[None]:
+    """Eval mode, no gradients of parameters, no graph: how everything here looks at a model."""
+    with runtime.frozen(classifier), torch.no_grad():
+        yield
+
+
+def _probed(
+    classifier: nn.Module, x: Tensor, ids: NDArray[np.int64], readout: Readout, seed: int, first: int, last: int
+) -> Iterator[dict[str, Tensor]]:
+    for k in range(first, last):
+        v = torch.from_numpy(runtime.normal((seed, "probe", k), ids, tuple(x.shape[1:]))).to(x)
+        yield _pushed(classifier, x, v, readout)
+
+
+def _pushed(classifier: nn.Module, x: Tensor, v: Tensor, readout: Readout) -> dict[str, Tensor]:
+    """Inner products of J v over the T maps of each layer: (B, h, T, T)"""
+
+    def maps(pixels: Tensor) -> dict[str, tuple[Tensor, ...]]:
+        with explicit(classifier) as record:
+            classifier(pixels)
+            return readout(record)
+
+    tangents = torch.func.jvp(maps, (x,), (v,))[1]
+    return {layer: gram(pushed, layer) for layer, pushed in tangents.items()}
+
+
+def gram(maps: tuple[Tensor, ...], layer: str) -> Tensor:
+    """(B, h, T, T), refused by name where a map is not a number."""
+    flat = torch.stack([m.flatten(2) for m in maps], dim=2)  # (B, h, T, entries)
+    products = (flat @ flat.mT).double()
+    if not products.isfinite().all():
+        raise InputError(f"the attention maps of {layer} are not finite: the weights or the images are broken")
+    return products
+
+
+def _stacked(each: Iterator[dict[str, Tensor]]) -> dict[str, Array]:
+    """(B, h, K, T, T)"""
+    found: dict[str, list[Tensor]] = {}
+    for grams in each:
+        for layer, gram in grams.items():
+            found.setdefault(layer, []).append(gram)
+    return {layer: torch.stack(grams, dim=2).cpu().numpy() for layer, grams in found.items()}
+
+
+def _appended(
+    found: dict[str, Array], more: dict[str, Array], rows: NDArray[np.int64], size: int, upto: int
+) -> dict[str, Array]:
+    """What a batch has so far, with new probes of some of its images: (B, h, upto, T, T)"""
+    grown = {}
+    for layer, new in more.items():
+        grown[layer] = np.full((size, new.shape[1], upto, *new.shape[3:]), np.nan)
+        if layer in found:
+            grown[layer][:, :, : found[layer].shape[2]] = found[layer]
+        grown[layer][rows, :, upto - new.shape[2] :] = new
+    return grown
+
+
+def _joined(parts: list[dict[str, Array]], most: int) -> dict[str, Array]:
+    """All batches, as wide as the widest."""
+    width = max(min(most, gram.shape[2]) for part in parts for gram in part.values())
+    joined = {}
+    for layer in parts[0]:
+        padded = []
+        for part in parts:
+            missing = width - part[layer].shape[2]
+            padded.append(np.pad(part[layer], [(0, 0), (0, 0), (0, missing), (0, 0), (0, 0)], constant_values=np.nan))
+        joined[layer] = np.concatenate(padded)
+    return joined

@@ -1,0 +1,177 @@
+"""Which modules are attention, and how each is read. An adapter is one small function: a module and what it was called with
+-> Heads (queries, keys, values, what happens after mixing). A model of your own needs no more:
+
+    @adapter(MyAttention)
+    def _mine(module, x):
+        q, k, v = module.split(x)                      # (B, h, N, d) each
+        return Heads(q, k, v, norm=nn.Identity(), project=lambda mixed: module.out(join(mixed)))
+
+q and k of a differential layer are (B, h, 2, N, d), and `lam` is its lambda. `check(module, x)` says whether an adapter
+tells the truth: the layer's own output must come out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from timm.layers import Attention as TimmAttention
+from timm.layers import DiffAttention as TimmDiffAttention
+from torch import Tensor, nn
+
+from antiphase.config import InputError
+from antiphase.models.attention import Branches, DifferentialAttention, Heads, branches, for_both, project
+
+Adapter = Callable[..., Heads]  # (module, *args, **kwargs of its forward) -> Heads
+
+ADAPTERS: dict[type[nn.Module], Adapter] = {}
+
+
+def adapter(kind: type[nn.Module]) -> Callable[[Adapter], Adapter]:
+    """Register how a kind of module is read. Subclasses are read the same way unless they have an adapter of their own."""
+
+    def register(function: Adapter) -> Adapter:
+        ADAPTERS[kind] = function
+        return function
+
+    return register
+
+
+def adapter_of(module: nn.Module) -> Adapter | None:
+    return next((ADAPTERS[kind] for kind in type(module).__mro__ if kind in ADAPTERS), None)
+
+
+def read(module: nn.Module, *args: Any, **kwargs: Any) -> Branches:
+    """The maps of an attention layer for what it is called with, by the explicit path."""
+    function = adapter_of(module)
+    if function is None:
+        known = ", ".join(kind.__name__ for kind in ADAPTERS)
+        raise InputError(
+            f"no adapter reads the attention maps of a {type(module).__name__}; there are some for {known}"
+        )
+    return branches(function(module, *args, **kwargs))
+
+
+def check(module: nn.Module, *args: Any, tolerance: float = 1e-5, **kwargs: Any) -> None:
+    """Refuse an adapter whose explicit path does not give the module's own output (relative, largest entry)."""
+    with torch.no_grad():
+        theirs, ours = (
+            out[0] if isinstance(out, tuple) else out
+            for out in (module(*args, **kwargs), read(module, *args, **kwargs).output)
+        )
+    apart = float((theirs - ours).abs().max() / theirs.abs().max().clamp_min(1e-30))
+    if not apart <= tolerance:
+        raise InputError(
+            f"the adapter of {type(module).__name__} is wrong: its output differs from the module's own by {apart:.1e}"
+        )
+
+
+def _join(mixed: Tensor) -> Tensor:
+    """(B, h, N, e) -> (B, N, h e)"""
+    return mixed.transpose(1, 2).flatten(2)
+
+
+def _per_head(weight: Tensor, *heads: int) -> Tensor:
+    """Rows of a projection, by head: (h d, D) -> (h, d, D)"""
+    return weight.reshape(*heads, -1, weight.shape[-1])
+
+
+def _linear(module: Any) -> bool:
+    """Queries and keys are linear in the layer's input."""
+    return isinstance(module.q_norm, nn.Identity) and isinstance(module.k_norm, nn.Identity)
+
+
+@adapter(TimmAttention)
+def _softmax(module: Any, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Heads:
+    batch, tokens, _ = x.shape
+    q, k, v = module.qkv(x).view(batch, tokens, 3, module.num_heads, -1).permute(2, 0, 3, 1, 4)
+    gate = None if module.gate is None else module.gate(x).sigmoid()
+
+    def out(mixed: Tensor) -> Any:
+        normed = module.norm(_join(mixed))
+        return module.proj_drop(module.proj(normed if gate is None else normed * gate))
+
+    wq, wk, _ = module.qkv.weight.chunk(3)
+    weights = (_per_head(wq, module.num_heads), _per_head(wk, module.num_heads)) if _linear(module) else None
+    q, k = module.q_norm(q), module.k_norm(k)
+    return Heads(q, k, v, nn.Identity(), out, mask=attn_mask, is_causal=is_causal, weights=weights)
+
+
+@adapter(TimmDiffAttention)
+def _differential(module: Any, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Heads:
+    q, k, v = project(module, x)
+
+    def norm(mixed: Tensor) -> Tensor:
+        if isinstance(module, DifferentialAttention):
+            return module.normed(mixed)
+        out: Tensor = module.sub_norm(mixed) * (1 - module.lambda_init)
+        return out
+
+    def out(normed: Tensor) -> Any:
+        return module.proj_drop(module.proj(module.norm(_join(normed))))
+
+    wq, wk, _ = module.qkv.weight.chunk(3)
+    weights = (_per_head(wq, module.num_heads, 2), _per_head(wk, module.num_heads, 2)) if _linear(module) else None
+    lam, mask = module._compute_lambda(), for_both(attn_mask)
+    return Heads(q, k, v, norm, out, lam=lam, mask=mask, is_causal=is_causal, weights=weights)
+
+
+@adapter(nn.MultiheadAttention)
+def _multihead(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,  # noqa: ARG001 - a hint only: torch wants the mask beside it
+) -> Heads:
+    if module.in_proj_weight is None or module.bias_k is not None or module.add_zero_attn:
+        raise InputError("nn.MultiheadAttention with kdim, vdim, add_bias_kv or add_zero_attn is not read")
+    if query.dim() != 3:
+        raise InputError("nn.MultiheadAttention is read on batches: (B, N, D), or (N, B, D) without batch_first")
+    heads = module.num_heads
+
+    def split(x: Tensor, part: int) -> Tensor:
+        weight = module.in_proj_weight.chunk(3)[part]
+        bias = None if module.in_proj_bias is None else module.in_proj_bias.chunk(3)[part]
+        x = F.linear(x if module.batch_first else x.transpose(0, 1), weight, bias)
+        return x.reshape(*x.shape[:2], heads, -1).transpose(1, 2)
+
+    q, k, v = (split(x, part) for part, x in enumerate((query, key, value)))
+    mask = _allowed(attn_mask, key_padding_mask, q, k)
+
+    def out(mixed: Tensor) -> Any:
+        joined = module.out_proj(_join(mixed))
+        maps = None
+        if need_weights:
+            maps = branches(told).signal
+            maps = maps.mean(dim=1) if average_attn_weights else maps
+        return (joined if module.batch_first else joined.transpose(0, 1)), maps
+
+    wq, wk, _ = module.in_proj_weight.chunk(3)
+    weights = (_per_head(wq, heads), _per_head(wk, heads)) if query is key else None
+    told = Heads(q, k, v, nn.Identity(), out, mask=mask, weights=weights)
+    return told
+
+
+def _allowed(attn_mask: Tensor | None, padding: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
+    """torch's two masks (True or -inf: not to be seen) as one that is added to the scores: (B, h, N, M)"""
+    total = None
+    if attn_mask is not None:
+        shape = (q.shape[0], -1, *attn_mask.shape[-2:]) if attn_mask.dim() == 3 else attn_mask.shape
+        total = _added(attn_mask, q).reshape(shape)
+    if padding is not None:
+        hidden = _added(padding, q)[:, None, None, :]
+        total = hidden if total is None else total + hidden
+    return None if total is None else total.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+
+
+def _added(mask: Tensor, like: Tensor) -> Tensor:
+    if mask.dtype == torch.bool:
+        return torch.zeros(mask.shape, dtype=like.dtype, device=like.device).masked_fill(mask, -torch.inf)
+    return mask.to(like.dtype)

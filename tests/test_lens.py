@@ -1,0 +1,258 @@
+"""The lens against independent routes: autograd, full Jacobians, singular values, hand-computable cases."""
+
+import numpy as np
+import pytest
+import torch
+from timm.layers import Attention, DiffAttention
+from torch import nn
+
+from antiphase.config import InputError
+from antiphase.measures.closed_form import local_alignment, local_moments
+from antiphase.measures.probes import branch_alignment, exact_alignment
+from antiphase.models import Differential, Softmax, ViTConfig
+from antiphase.models.adapters import ADAPTERS, adapter, check, read
+from antiphase.models.attention import DifferentialAttention, Heads
+from antiphase.models.taps import attention_layers, explicit, taps
+from antiphase.models.vit import build
+
+DOUBLE = torch.float64
+
+
+def ours(width=24, heads=2, **kwargs):
+    torch.manual_seed(0)
+    given = {"lambda_init": 0.8, "learned": True, "head_norm": True, "gain": 0.2} | kwargs
+    return DifferentialAttention(width, heads, **given).double().eval()
+
+
+def layers():
+    """Every kind of attention that is read, with q, k, v weights large enough for maps that are far from uniform."""
+    torch.manual_seed(0)
+    found = {
+        "ours": ours(),
+        "ours without norm": ours(head_norm=False, learned=False),
+        "timm softmax": Attention(24, num_heads=4, qkv_bias=True),
+        "timm gated, normed": Attention(24, 4, qk_norm=True, scale_norm=True, gated=True, norm_layer=nn.LayerNorm),
+        "timm differential": DiffAttention(24, num_heads=2, depth=1),
+        "timm differential, dual": DiffAttention(24, num_heads=2, dual_lambda=True, qk_norm=True, scale_norm=True),
+    }
+    for layer in found.values():
+        with torch.no_grad():
+            layer.qkv.weight.mul_(3)
+    return {name: layer.double().eval() for name, layer in found.items()}
+
+
+# ------------------------------------------------------------------------------------------------- taps and adapters
+
+
+@pytest.mark.parametrize("name", layers())
+@pytest.mark.parametrize("mask", ["none", "causal", "added", "added per image"])
+def test_the_explicit_path_gives_the_layers_own_output(name, mask):
+    x, layer = torch.randn(2, 7, 24, dtype=DOUBLE), layers()[name]
+    added = torch.randn(2, 1, 7, 7, dtype=DOUBLE)
+    kwargs = {"none": {}, "causal": {"is_causal": True}, "added": {"attn_mask": added[0, 0]}}.get(
+        mask, {"attn_mask": added}
+    )
+    check(layer, x, tolerance=1e-12, **kwargs)
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("masks", [{}, {"padding"}, {"causal"}, {"padding", "causal"}, {"per head"}])
+def test_multihead_attention_is_read_with_its_masks(batch_first, masks):
+    torch.manual_seed(0)
+    layer = nn.MultiheadAttention(24, 4, batch_first=batch_first).double().eval()
+    query, key = torch.randn(2, 5, 24, dtype=DOUBLE), torch.randn(2, 7, 24, dtype=DOUBLE)
+    kwargs = {}
+    if "padding" in masks:
+        kwargs["key_padding_mask"] = torch.arange(7).expand(2, 7) >= torch.tensor([[7], [4]])
+    if "causal" in masks:
+        kwargs["attn_mask"] = torch.ones(5, 7, dtype=torch.bool).triu(1)
+    if "per head" in masks:
+        kwargs["attn_mask"] = torch.randn(8, 5, 7, dtype=DOUBLE)
+    given = (query, key, key) if batch_first else tuple(t.transpose(0, 1) for t in (query, key, key))
+    check(layer, *given, tolerance=1e-12, **kwargs)
+    theirs = layer(*given, average_attn_weights=False, **kwargs)[1]
+    assert torch.allclose(read(layer, *given, **kwargs).signal, theirs, atol=1e-12)
+
+
+class Encoder(nn.Module):
+    """A classifier on torch's own encoder, whose fast path never calls its attention module."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, norm_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x):
+        return self.head(self.encoder(x.reshape(len(x), 4, 16)).mean(dim=1))
+
+
+def test_torchs_own_encoder_is_watched_and_measured(digits):
+    model, few = Encoder().eval(), digits[1].subset(3)
+    x = few.all.pixels
+    with torch.no_grad():
+        plain = model(x)
+        with taps(model) as record:
+            assert torch.allclose(model(x), plain, atol=1e-5)
+    assert list(record) == ["encoder.layers.0.self_attn", "encoder.layers.1.self_attn"]
+    assert record["encoder.layers.0.self_attn"].signal.shape == (3, 4, 4, 4)
+    exact, probed = (
+        exact_alignment(model, few, coupling="pseudo"),
+        branch_alignment(model, few, probes=64, coupling="pseudo"),
+    )
+    for a, b in zip(exact, probed):
+        assert (np.abs(a.cos - b.cos) < 4 * b.cos_se).all()
+
+
+@pytest.mark.parametrize("context", [taps, explicit])
+def test_taps_leave_nothing_behind(context, pair):
+    model = pair[1].classifier()
+    before = {name: (dict(vars(m)), list(m._forward_pre_hooks)) for name, m in model.named_modules()}
+    fast = torch.backends.mha.get_fastpath_enabled()
+    with pytest.raises(RuntimeError), context(model):
+        model(torch.zeros(1, 3, 8, 8))  # a digit has one channel
+    after = {name: (dict(vars(m)), list(m._forward_pre_hooks)) for name, m in model.named_modules()}
+    assert {n: set(v[0]) for n, v in after.items()} == {n: set(v[0]) for n, v in before.items()}
+    assert all(after[n][1] == before[n][1] for n in before)
+    assert torch.backends.mha.get_fastpath_enabled() is fast
+
+
+def test_what_is_read_belongs_together(pair, digits):
+    """Rows of A1 and A2 sum to one, those of A1 - lambda A2 to 1 - lambda; mixed, normed and output follow from them."""
+    model, x = pair[1].classifier().double(), digits[1].subset(3).all.pixels.double()
+    with taps(model) as record, torch.no_grad():
+        model(x)
+    (maps,) = record.values()
+    assert torch.allclose(maps.signal.sum(-1), torch.ones(()).double(), atol=1e-12)
+    assert torch.allclose(maps.combined.sum(-1), 1 - maps.lam, atol=1e-6)  # lambda itself is a float32
+    assert torch.equal(maps.mixed, maps.combined @ maps.values)
+    rms = maps.normed.pow(2).mean(-1).sqrt() / (maps.normed / maps.heads.norm(maps.mixed)).abs().mean()
+    assert maps.output.shape == (3, 17, 64)
+    assert rms.isfinite().all()
+
+
+def test_an_adapter_of_ones_own_is_a_few_lines():
+    class Mine(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.to_qkv = nn.Linear(8, 24)
+
+        def forward(self, x):
+            q, k, v = self.to_qkv(x).chunk(3, dim=-1)
+            return (q @ k.mT / 8**0.5).softmax(-1) @ v
+
+    assert adapter(Mine) is not None
+    with pytest.raises(InputError, match="no attention layer"):
+        attention_layers(nn.Sequential(Mine()))
+    with pytest.raises(InputError, match="no adapter reads"):
+        read(Mine(), torch.zeros(1, 2, 8))
+    try:
+
+        @adapter(Mine)
+        def _mine(module, x):
+            q, k, v = (t[:, None] for t in module.to_qkv(x).chunk(3, dim=-1))
+            return Heads(q, k, v, norm=nn.Identity(), project=lambda mixed: mixed[:, 0])
+
+        x = torch.randn(2, 5, 8)
+        check(Mine(), x)
+        assert list(attention_layers(nn.Sequential(Mine()))) == ["0"]
+
+        @adapter(Mine)
+        def _wrong(module, x):
+            q, k, v = (t[:, None] for t in module.to_qkv(x).chunk(3, dim=-1))
+            return Heads(k, q, v, norm=nn.Identity(), project=lambda mixed: mixed[:, 0])
+
+        with pytest.raises(InputError, match="adapter of Mine is wrong"):
+            check(Mine(), x)
+    finally:
+        ADAPTERS.pop(Mine)
+
+
+# ------------------------------------------------------------------------------------------------- E1, E2, E4
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("layer", ["differential", "softmax"])
+@pytest.mark.parametrize("coupling", ["branches", "shuffled", "pseudo"])
+def test_the_closed_form_is_what_autograd_gives(layer, coupling, causal):
+    """N = 13 tokens, D = 24, d = 6: the full Jacobian of every map with respect to the layer's input."""
+    module = ours() if layer == "differential" else Attention(24, num_heads=4, qkv_bias=True).double()
+    with torch.no_grad():
+        module.qkv.weight.mul_(3)
+    x = torch.randn(1, 13, 24, dtype=DOUBLE)
+
+    def maps(t):
+        found = read(module, t, is_causal=causal)
+        if layer == "softmax":
+            return found.signal[0, 0::2], found.signal[0, 1::2]
+        return found.signal[0], found.noise[0].roll(1, dims=0) if coupling == "shuffled" else found.noise[0]
+
+    moments = local_moments(read(module, x, is_causal=causal), coupling)
+    if (layer == "softmax") is not (coupling == "pseudo"):
+        assert moments is None
+        return
+    j1, j2 = (j.flatten(1) for j in torch.autograd.functional.jacobian(maps, x))
+    exact = [(a * b).sum(1) for a, b in ((j1, j1), (j2, j2), (j1, j2))]
+    for mine, theirs in zip(moments, exact):
+        assert torch.allclose(mine[0], theirs, rtol=1e-10)
+
+
+def test_probes_agree_with_the_exact_numbers_within_three_standard_errors(pair, digits):
+    few, model = digits[1].subset(4), pair[1].classifier()
+    for around in (0.0, 8 / 255):
+        ((exact,), (probed,)) = (
+            exact_alignment(model, few, around=around),
+            branch_alignment(model, few, probes=256, around=around),
+        )
+        assert (np.abs(probed.cos - exact.cos) < 3 * probed.cos_se).all()
+        assert (exact.cos_se == 0).all()
+        assert exact.stacked.means[0] == pytest.approx(exact.means[0].sum(1, keepdims=True))
+
+
+def test_probes_go_on_only_for_images_whose_sign_is_undecided(pair, digits):
+    few, model = digits[1].subset(24), pair[1].classifier()
+    (fixed,) = branch_alignment(model, few, probes=4)
+    (adaptive,) = branch_alignment(model, few, probes=4, max_probes=64)
+    wanted = (fixed.alive & ~fixed.decided).any(axis=1)
+    assert wanted.any()
+    assert not wanted.all()
+    assert (adaptive.probes[~wanted] == 4).all()
+    assert (adaptive.probes[wanted] > 4).all()
+    assert adaptive.probes.max() <= 64
+    assert adaptive.summary()["undecided"]["hits"] <= fixed.summary()["undecided"]["hits"]
+    assert np.array_equal(adaptive.n1[:, :, :4], fixed.n1)  # the first probes are the same
+
+
+def test_shards_merge_exactly(pair, digits):
+    """What an image gives does not depend on which images it was measured with."""
+    few, model = digits[1].subset(8), pair[1].classifier().double()
+    whole = branch_alignment(model, few, probes=4, device="cpu")[0]
+    halves = [branch_alignment(model, few.take(np.arange(a, a + 4)), probes=4)[0] for a in (0, 4)]
+    assert np.concatenate([h.ip for h in halves]) == pytest.approx(whole.ip, rel=1e-4)
+
+
+def mixed_model():
+    config = ViTConfig(patch=2, width=32, heads=4, depth=3, attention=(Softmax(), Differential(), Differential()))
+    return build(config, shape=(1, 8, 8), classes=10, seed=1).eval()
+
+
+def test_layers_of_both_kinds_in_one_model(digits):
+    few = digits[1].subset(3)
+    for measure in (exact_alignment, local_alignment):
+        assert [layer.layer for layer in measure(mixed_model(), few)] == ["model.blocks.1.attn", "model.blocks.2.attn"]
+        assert [layer.layer for layer in measure(mixed_model(), few, coupling="pseudo")] == ["model.blocks.0.attn"]
+
+
+@pytest.mark.parametrize("measure", [branch_alignment, exact_alignment, local_alignment])
+def test_what_cannot_be_measured_is_refused_in_a_sentence(measure, pair, digits):
+    few = digits[1].subset(2)
+    with pytest.raises(InputError, match="two branches"):
+        measure(pair[0].classifier(), few)
+    with pytest.raises(InputError, match="no attention layer"):
+        measure(nn.Flatten(), few)
+    broken = pair[1].classifier()
+    with torch.no_grad():
+        broken.model.blocks[0].attn.qkv.weight[0, 0] = torch.nan
+    with pytest.raises(InputError, match="not finite"):
+        measure(broken, few)
