@@ -8,7 +8,11 @@ from torch import nn
 
 from antiphase.config import InputError
 from antiphase.measures.closed_form import local_alignment, local_moments
+from antiphase.measures.levels import at_level
+from antiphase.measures.lipschitz import l_sample
 from antiphase.measures.probes import branch_alignment, exact_alignment
+from antiphase.measures.sharp import l_sharp
+from antiphase.measures.singular import sigma_max
 from antiphase.models import Differential, Softmax, ViTConfig
 from antiphase.models.adapters import ADAPTERS, adapter, check, read
 from antiphase.models.attention import DifferentialAttention, Heads
@@ -256,3 +260,87 @@ def test_what_cannot_be_measured_is_refused_in_a_sentence(measure, pair, digits)
         broken.model.blocks[0].attn.qkv.weight[0, 0] = torch.nan
     with pytest.raises(InputError, match="not finite"):
         measure(broken, few)
+
+
+# ------------------------------------------------------------------------------------------------- Lipschitz
+
+
+def test_power_iteration_finds_the_largest_singular_value():
+    torch.manual_seed(0)
+    matrices = torch.randn(3, 20, 12, dtype=DOUBLE)
+    value, v = sigma_max(lambda x: (matrices @ x[..., None])[..., 0], torch.zeros(3, 12, dtype=DOUBLE))
+    assert value == pytest.approx(torch.linalg.svdvals(matrices)[:, 0], rel=1e-2)
+    assert (matrices @ v[..., None]).flatten(1).norm(dim=1) == pytest.approx(value)
+    value, _ = sigma_max(lambda x: 3 * x, torch.ones(2, 5, dtype=DOUBLE))
+    assert value == pytest.approx([3, 3], rel=1e-12)
+    value, _ = sigma_max(lambda x: 0 * x, torch.ones(2, 5, dtype=DOUBLE))
+    assert value == pytest.approx([0, 0])
+
+
+@pytest.mark.parametrize("level", ["maps", "branch", "block"])
+def test_power_iteration_agrees_with_the_full_jacobian_of_a_trained_model(pair, digits, level):
+    model, few = pair[1].classifier(), digits[1].subset(2)
+    name = "model.blocks.0.attn"
+
+    def f(x):
+        return at_level(model, x, level, name)[name]
+
+    with torch.no_grad():
+        value, _ = sigma_max(f, few.all.pixels, iterations=200, tolerance=1e-5)
+    full = torch.stack(
+        [torch.autograd.functional.jacobian(f, x[None]).flatten(0, -5).flatten(1).detach() for x in few.all.pixels]
+    )
+    exact = torch.linalg.svdvals(full)[:, 0]
+    assert value == pytest.approx(exact, rel=1e-2)
+    assert (value <= exact * (1 + 1e-4)).all()
+
+
+@pytest.mark.parametrize("level", ["maps", "branch", "block"])
+def test_the_search_never_falls_below_the_samples_it_starts_from(pair, digits, level):
+    few = digits[1].subset(6)
+    for run in pair:
+        (sharp,) = l_sharp(run.classifier(), few, draws=4, level=level, steps=8, iterations=10, batch_size=4)
+        (sampled,) = l_sample(run.classifier(), few, draws=4, level=level)
+        assert sharp.sample == pytest.approx(sampled.ratios.max(axis=1), rel=1e-4)
+        assert (sharp.ascent >= sharp.sample * (1 - 1e-5)).all()
+        assert (sharp.ascent > sharp.sample * 1.1).all()  # random directions miss the worst one by far
+        assert sharp.summary()["sample_at_most_ascent"]["value"] == 1
+
+
+def test_a_linear_map_has_the_lipschitz_constant_of_its_matrix(digits):
+    """Uniform attention over one token and a linear output: every ratio is known, and no search exceeds it."""
+
+    class Linear(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.attn = nn.MultiheadAttention(64, 1, batch_first=True)
+
+        def forward(self, x):
+            x = x.reshape(len(x), 1, 64)
+            return self.attn(x, x, x, need_weights=False)[0][:, 0, :10]
+
+    model = Linear().eval()
+    weight = model.attn.out_proj.weight @ model.attn.in_proj_weight[128:]
+    (sharp,) = l_sharp(model, digits[1].subset(2), draws=4, level="branch", iterations=200)
+    top = float(torch.linalg.svdvals(weight)[0].detach())
+    assert sharp.power == pytest.approx(top, rel=1e-2)
+    assert (sharp.ascent <= top * (1 + 1e-5)).all()
+    assert (sharp.sample < top).all()
+
+
+def test_spectral_and_linf_readings_are_what_they_say(pair, digits):
+    few = digits[1].subset(3)
+    (layer,) = l_sample(pair[1].classifier(), few, draws=4, spectral=True)
+    per_head_frobenius = layer.ratios / layer.heads**0.5
+    assert (layer.spectral <= layer.ratios).all()
+    assert (layer.spectral > 0.2 * per_head_frobenius).all()
+    pixels = np.prod(digits[1].shape)
+    assert layer.linf / layer.ratios == pytest.approx((pixels / 3) ** 0.5, rel=0.25)
+    curve = layer.summary()["max_by_draws"]
+    assert list(curve) == ["1", "2", "4"]
+    assert curve["1"] < curve["2"] < curve["4"] == layer.summary()["max"]
+    with pytest.raises(InputError, match="spectral"):
+        l_sample(pair[1].classifier(), few, draws=1, spectral=True, level="block")
+    with pytest.raises(InputError, match="level 'nose'"):
+        l_sample(pair[1].classifier(), few, draws=1, level="nose")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -125,16 +126,15 @@ def gram_probes(
     """
     most = max_probes or probes
     parts: list[dict[str, Array]] = []
+    clock = Clock(label, images, "the closed form per layer (E4), or finite differences (R3)")
     with at_rest(classifier), console.progress(label, total=len(images) * probes) as advance:
         for batch in images.batches(batch_size):
             x = points(batch, around, seed).to(device)
             rows, found, done = np.arange(len(x)), dict[str, Array](), 0
             while len(rows) and done < most:
                 upto = min(max(probes, 2 * done), most)
-                began = time.perf_counter()
-                more = _stacked(_probed(classifier, x[rows], batch.ids[rows], readout, seed, done, upto))
-                if not parts and not done:
-                    announce(label, (time.perf_counter() - began) * len(images) / len(x), images)
+                with clock.part(len(x)):
+                    more = _stacked(_probed(classifier, x[rows], batch.ids[rows], readout, seed, done, upto))
                 found = _appended(found, more, rows, len(x), upto)
                 done = upto
                 rows = np.flatnonzero(wanting(found)) if wanting else rows[:0]
@@ -156,6 +156,7 @@ def gram_exact(
     """The same without chance, summed over every pixel: (n, h, 1, T, T)."""
     pixels = int(np.prod(images.shape))
     parts: list[dict[str, Array]] = []
+    clock = Clock("exact Jacobians", images, "probes (E1), or the closed form per layer (E4)")
     with at_rest(classifier), console.progress("exact Jacobians", total=len(images) * pixels) as advance:
         for batch in images.batches(batch_size):
             x = points(batch, around, seed).to(device)
@@ -163,12 +164,9 @@ def gram_exact(
             for j in range(pixels):
                 unit = torch.zeros_like(x)
                 unit.flatten(1)[:, j] = 1
-                began = time.perf_counter()
-                for layer, products in _pushed(classifier, x, unit, readout).items():
-                    total[layer] = total.get(layer, torch.zeros_like(products)) + products
-                if not parts and not j:
-                    seconds = (time.perf_counter() - began) * pixels * len(images) / len(x)
-                    announce("exact Jacobians", seconds, images, "probes (E1) or the closed form per layer (E4)")
+                with clock.part(len(x) / pixels):
+                    for layer, products in _pushed(classifier, x, unit, readout).items():
+                        total[layer] = total.get(layer, torch.zeros_like(products)) + products
                 advance(len(x), "")
             parts.append({layer: products[:, :, None].cpu().numpy() for layer, products in total.items()})
     return _joined(parts, 1)
@@ -182,11 +180,26 @@ def points(batch: Batch, around: float, seed: int) -> Tensor:
     return batch.pixels + torch.from_numpy((2 * unit - 1) * around).to(batch.pixels)
 
 
-def announce(label: str, seconds: float, images: ImageSet, cheaper: str = "the closed form per layer (E4)") -> None:
-    """Say how long it will take, where that is long, and what would be cheaper."""
-    if seconds > LONG:
-        minutes = f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
-        console.say(f"{label}: about {minutes} for {len(images)} images; cheaper: fewer images, or {cheaper}")
+@dataclass
+class Clock:
+    """Says after the first part of a long measurement how long the whole will take and what would be cheaper."""
+
+    label: str
+    images: ImageSet
+    cheaper: str
+    said: bool = False
+
+    @contextmanager
+    def part(self, images: float) -> Iterator[None]:
+        """Around the work on so many of the images."""
+        began = time.perf_counter()
+        yield
+        seconds = (time.perf_counter() - began) * len(self.images) / images
+        if not self.said and seconds > LONG:
+            took = f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+            about = f"about {took} for {len(self.images)} images"
+            console.say(f"{self.label}: {about}; cheaper: fewer images, or {self.cheaper}")
+        self.said = True
 
 
 @contextmanager

@@ -11,8 +11,8 @@ import torch
 from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
 from antiphase.measures.alignment import Alignment
-from antiphase.measures.lipschitz import PAPER_EPS, l_sample
-from antiphase.measures.probes import branch_alignment
+from antiphase.measures.lipschitz import l_sample
+from antiphase.measures.probes import PAPER_EPS, branch_alignment
 from antiphase.models.attention import lambdas
 from antiphase.models.checkpoint import Run
 from antiphase.studies.cells import Cell, cell
