@@ -1,5 +1,7 @@
 """The lens against independent routes: autograd, full Jacobians, singular values, hand-computable cases."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,10 +9,13 @@ from timm.layers import Attention, DiffAttention
 from torch import nn
 
 from antiphase.config import InputError
+from antiphase.measures.alignment import Alignment
 from antiphase.measures.closed_form import local_alignment, local_moments
 from antiphase.measures.levels import at_level
 from antiphase.measures.lipschitz import l_sample
 from antiphase.measures.probes import branch_alignment, exact_alignment
+from antiphase.measures.readings import READINGS, align, controls
+from antiphase.measures.reverse import loss_alignment, projected_alignment, scalar_alignment
 from antiphase.measures.sharp import l_sharp
 from antiphase.measures.singular import sigma_max
 from antiphase.models import Differential, Softmax, ViTConfig
@@ -344,3 +349,103 @@ def test_spectral_and_linf_readings_are_what_they_say(pair, digits):
         l_sample(pair[1].classifier(), few, draws=1, spectral=True, level="block")
     with pytest.raises(InputError, match="level 'nose'"):
         l_sample(pair[1].classifier(), few, draws=1, level="nose")
+
+
+# ------------------------------------------------------------------------------------------------- readings
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_every_reading_gives_raw_numbers_for_every_image_and_head(reading, pair, digits):
+    few = digits[1].subset(4)
+    (layer,) = align(pair[1].classifier(), few, reading, probes=4)
+    heads = 1 if reading == "R2" else 2
+    assert layer.n1.shape[:2] == (4, heads)
+    assert (layer.n1 > 0).all()
+    assert (np.abs(layer.cos) <= 1 + 1e-6).all()
+    assert len(layer.rows(few.ids)) == 4 * heads
+    assert {"n1", "n2", "ip", "lambda", "cos", "image", "head"} <= set(layer.rows(few.ids)[0])
+
+
+def test_reverse_probes_estimate_what_forward_probes_do(pair, digits):
+    few, model = digits[1].subset(3), pair[1].classifier()
+    (exact,), (reverse,) = exact_alignment(model, few), projected_alignment(model, few, probes=64)
+    assert (np.abs(reverse.cos - exact.cos) < 4 * reverse.cos_se).all()
+    se = reverse.n1.std(-1, ddof=1) / 8
+    assert (np.abs(reverse.n1.mean(-1) - exact.n1[..., 0]) < 4 * se).all()
+
+
+def test_the_class_row_is_a_part_of_the_whole(pair, digits):
+    few, model = digits[1].subset(3), pair[1].classifier()
+    (whole,), (row,) = align(model, few, "R1", probes=4), align(model, few, "R7", probes=4)
+    assert (row.n1 < whole.n1).all()
+
+
+def test_loss_weighted_branch_gradients_add_up_to_the_gradient_of_the_loss_through_the_map(pair, digits):
+    """J1'u - lambda J2'u is what the loss sends back through the map: its squared norm follows from n1, n2 and ip."""
+    few, model = digits[1].subset(2), pair[1].classifier().double()
+    few = _double(few)
+    (layer,) = loss_alignment(model, few)
+    lam = layer.lam
+    by_parts = layer.n1 + lam**2 * layer.n2 - 2 * lam * layer.ip
+    with explicit(model) as record:
+        x = few.all.pixels.requires_grad_()
+        loss = nn.functional.cross_entropy(model(x), few.all.labels, reduction="sum")
+        (maps,) = record.values()
+        (u,) = torch.autograd.grad(loss, maps.signal, retain_graph=True)
+        for h in range(2):
+            (g,) = torch.autograd.grad((maps.combined * u)[:, h].sum(), x, retain_graph=True)
+            assert by_parts[:, h, 0] == pytest.approx(g.flatten(1).pow(2).sum(1).detach(), rel=1e-6)
+
+
+def _double(images):
+    class Doubled:
+        shape = images.shape
+
+        def read(self, rows):
+            return images.source.read(rows).double()
+
+    return replace(images, source=Doubled())
+
+
+@pytest.mark.parametrize(
+    ("reading", "why"), [("D1", "rows of a softmax map always sum to one"), ("D2", "sign\\(lambda\\)")]
+)
+def test_degenerate_readings_are_found_out_and_refused(reading, why, pair, digits):
+    with pytest.raises(InputError, match=why):
+        align(pair[1].classifier(), digits[1].subset(4), reading)
+
+
+def test_a_users_own_scalar_is_guarded_too(pair, digits):
+    few, model = digits[1].subset(4), pair[1].classifier()
+    assert scalar_alignment(model, few, lambda a, _: a.pow(3).sum((-1, -2)))
+    with pytest.raises(InputError, match="degenerate"):
+        scalar_alignment(model, few, lambda a, _: a.mean((-1, -2)))
+    with pytest.raises(InputError, match="scalar 'nose'"):
+        scalar_alignment(model, few, "nose")
+    with pytest.raises(InputError, match="reading 'R9'"):
+        align(model, few, "R9")
+
+
+def test_controls_stand_beside_a_frequency(pair, digits):
+    few = digits[1].subset(6)
+    untrained = build(pair[1].config, shape=few.shape, classes=10, seed=0).eval()
+    found = controls(pair[1].classifier(), few, "R3", untrained=untrained, softmax=pair[0].classifier())
+    assert list(found) == ["untrained", "shuffled", "pseudo"]
+    (own,) = align(pair[1].classifier(), few, "R3")
+    (shuffled,) = found["shuffled"]
+    assert np.array_equal(shuffled.n1, own.n1)
+    assert np.allclose(shuffled.n2, own.n2[:, ::-1])
+    assert not np.allclose(shuffled.ip, own.ip)
+    assert found["pseudo"][0].lam == 0.8
+    assert list(controls(pair[1].classifier(), few, "R3", softmax=pair[1].classifier())) == ["shuffled"]
+
+
+def test_a_share_is_told_apart_from_one_half_only_where_its_interval_is():
+    flags = {"above": 1.0, "below": -1.0}
+    for said, sign in flags.items():
+        ip = np.full((40, 2, 1), -sign)
+        assert Alignment("x", 0.8, np.ones((40, 2, 1)), np.ones((40, 2, 1)), ip).summary()["versus_half"] == said
+    coin = np.where(np.arange(40) % 2, 1.0, -1.0)[:, None, None]
+    assert (
+        Alignment("x", 0.8, np.ones((40, 1, 1)), np.ones((40, 1, 1)), coin).summary()["versus_half"] == "not told apart"
+    )

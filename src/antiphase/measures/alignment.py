@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphase.measures.interval import rate
+from antiphase.measures.interval import Rate, rate
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 DEAD = 1e-8  # a squared norm this far below the median is no reaction: 1e-4 of the typical norm
@@ -104,6 +104,7 @@ class Alignment:
         Thm 1 amplifies where cos < kappa / 2, of which cos < 0 is only a part (M1.2): both shares are given.
         """
         alive, cos = self.alive, self.cos
+        negative = rate(cos < 0, where=self.decided)
         means = {name: _mean(getattr(self, name)[alive]) for name in ("cos", "rho", "kappa")}
         split = {name: _mean(getattr(self, name)[alive]) for name in ("amplification", "energy", "angle")}
         return {
@@ -111,7 +112,8 @@ class Alignment:
             "lambda": self.lam,
             **means,
             **split,
-            "negative": rate(cos < 0, where=self.decided).plain(),
+            "negative": negative.plain(),
+            "versus_half": _versus_half(negative),
             "amplifying": rate(self.amplification > 1, where=alive).plain(),
             "undecided": rate(~self.decided, where=alive).plain(),
             "dead": int((~alive).sum()),
@@ -160,6 +162,14 @@ def _cosine(n1: Array, n2: Array, ip: Array, alive: NDArray[np.bool_]) -> Array:
     size = np.sqrt(n1 * n2)
     cosine: Array = np.divide(ip, size, out=np.full_like(size, np.nan), where=alive & (size > 0))
     return cosine
+
+
+def _versus_half(share: Rate) -> str:
+    """Is the share of negative signs told apart from a coin's?"""
+    if share.interval is None:
+        return "undefined"
+    low, high = share.interval
+    return "above" if low > 0.5 else "below" if high < 0.5 else "not told apart"
 
 
 def _mean(values: Array) -> float | None:

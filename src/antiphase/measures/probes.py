@@ -58,7 +58,7 @@ def branch_alignment(
         return {layer: (first, second) for layer, (first, second, _) in couple(record, coupling).items()}
 
     def undecided(found: dict[str, Array]) -> NDArray[np.bool_]:
-        layers = [_aligned(layer, lam[layer], gram) for layer, gram in found.items()]
+        layers = [aligned(layer, lam[layer], gram) for layer, gram in found.items()]
         wanting: NDArray[np.bool_] = np.any([(layer.alive & ~layer.decided).any(axis=1) for layer in layers], axis=0)
         return wanting
 
@@ -75,7 +75,7 @@ def branch_alignment(
         device=device,
         label="branch alignment",
     )
-    return [_aligned(layer, lam[layer], gram) for layer, gram in grams.items()]
+    return [aligned(layer, lam[layer], gram) for layer, gram in grams.items()]
 
 
 def exact_alignment(
@@ -96,10 +96,11 @@ def exact_alignment(
 
     common: dict[str, Any] = {"around": around, "seed": seed, "batch_size": batch_size, "device": device}
     grams = gram_exact(classifier, images, readout, **common)
-    return [_aligned(layer, lam[layer], gram) for layer, gram in grams.items()]
+    return [aligned(layer, lam[layer], gram) for layer, gram in grams.items()]
 
 
-def _aligned(layer: str, lam: float, gram: Array) -> Alignment:
+def aligned(layer: str, lam: float, gram: Array) -> Alignment:
+    """From inner products (n, h, K, 2, 2) of what the two branches give."""
     return Alignment(layer, lam, gram[..., 0, 0], gram[..., 1, 1], gram[..., 0, 1])
 
 

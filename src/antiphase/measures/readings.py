@@ -1,0 +1,152 @@
+"""How often do the branches pull against each other? One table of what "alignment" may mean (M2.2), and its controls.
+
+A frequency alone says nothing: it is given beside the same statistic of an untrained model, of pairs that do not belong
+together and of the heads of a softmax layer, and beside 50 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from antiphase import console
+from antiphase.config import InputError
+from antiphase.data.imageset import ImageSet
+from antiphase.measures.alignment import Alignment
+from antiphase.measures.closed_form import local_alignment
+from antiphase.measures.coupling import Coupling, couple, lambdas_of
+from antiphase.measures.lipschitz import draw
+from antiphase.measures.probes import PAPER_EPS, aligned, at_rest, branch_alignment, gram, gram_probes
+from antiphase.measures.reverse import loss_alignment, map_gradients, projected_alignment, scalar_alignment
+from antiphase.models.taps import Record, explicit
+
+READINGS = {
+    "R1": "Jacobians of A1 and A2 with respect to the pixels (Frobenius), per head, at x + xi with xi uniform within 8/255",
+    "R2": "R1 with all heads of a layer stacked",
+    "R3": "finite changes of A1 and A2 under xi uniform within 8/255",
+    "R4": "random projections J1'u and J2'u",
+    "R5": "J1'u and J2'u with u the loss gradient; negative means that the branches' contributions reinforce each other",
+    "R6-energy": "gradients of the squared norm of A1 and of A2",
+    "R6-max": "gradients of the largest entry",
+    "R6-entropy": "gradients of the row entropies",
+    "R6-class-row": "gradients of what the class token sees, weighed by a fixed random vector",
+    "R6-values": "gradients of the sum of A1 V and of A2 V; they share the gradient of V and so lean towards cos > 0",
+    "R7": "R1 for the class token's row alone",
+    "R8": "Jacobians of A1 and A2 with respect to the layer's own input (closed form), per head",
+}
+DEGENERATE = ("D1", "D2")  # A.sum(), and loss gradients with respect to the maps: looked at, then refused
+
+
+def check_reading(name: str) -> None:
+    if name not in READINGS and name not in DEGENERATE:
+        raise InputError(f"reading {name!r} is not known: it takes {', '.join(READINGS)}")
+
+
+def align(
+    classifier: nn.Module,
+    images: ImageSet,
+    reading: str = "R1",
+    *,
+    coupling: Coupling = "branches",
+    probes: int = 32,
+    max_probes: int | None = None,
+    eps: float = PAPER_EPS,
+    seed: int = 0,
+    batch_size: int = 64,
+    device: torch.device | str = "cpu",
+) -> list[Alignment]:
+    """Branch alignment of every layer that has two branches, in one of the READINGS."""
+    check_reading(reading)
+    common: dict[str, Any] = {"coupling": coupling, "seed": seed, "batch_size": batch_size, "device": device}
+    at_z = common | {"around": eps}
+    random: dict[str, Any] = {"probes": probes, "max_probes": max_probes}
+    ways: dict[str, Callable[[], list[Alignment]]] = {
+        "R1": lambda: branch_alignment(classifier, images, **random, **at_z),
+        "R2": lambda: [layer.stacked for layer in branch_alignment(classifier, images, **random, **at_z)],
+        "R3": lambda: _finite(classifier, images, eps, **common),
+        "R4": lambda: projected_alignment(classifier, images, probes=min(probes, 8), **at_z),
+        "R5": lambda: loss_alignment(classifier, images, **at_z),
+        "R7": lambda: _class_row(classifier, images, probes, **at_z),
+        "R8": lambda: local_alignment(classifier, images, **at_z),
+        "D1": lambda: scalar_alignment(classifier, images, "sum", **at_z),
+        "D2": lambda: map_gradients(classifier, images, device=device),
+    }
+    kind, _, scalar = reading.partition("-")
+    return scalar_alignment(classifier, images, scalar, **at_z) if kind == "R6" else ways[reading]()
+
+
+def _finite(
+    classifier: nn.Module,
+    images: ImageSet,
+    eps: float,
+    *,
+    coupling: Coupling,
+    seed: int,
+    batch_size: int,
+    device: torch.device | str,
+) -> list[Alignment]:
+    """R3: two forwards an image, no derivative at all."""
+    lam = lambdas_of(classifier, images, coupling, device)
+    parts: dict[str, list[Tensor]] = {layer: [] for layer in lam}
+    with at_rest(classifier), console.progress("changes of the maps", total=len(images)) as advance:
+        for batch in images.batches(batch_size):
+            x = batch.pixels.to(device)
+            clean, moved = (
+                _pairs(classifier, at, coupling) for at in (x, x + draw(batch.ids, x.shape[1:], 0, eps, seed).to(x))
+            )
+            for layer in lam:
+                changes = tuple(b - a for a, b in zip(clean[layer], moved[layer]))
+                parts[layer].append(gram(changes, layer)[:, :, None].cpu())
+            advance(len(x), "")
+    return [aligned(layer, lam[layer], torch.cat(found).numpy()) for layer, found in parts.items()]
+
+
+def _pairs(classifier: nn.Module, x: Tensor, coupling: Coupling) -> dict[str, tuple[Tensor, Tensor]]:
+    with explicit(classifier) as record:
+        classifier(x)
+    return {layer: (first, second) for layer, (first, second, _) in couple(record, coupling).items()}
+
+
+def _class_row(
+    classifier: nn.Module, images: ImageSet, probes: int, *, coupling: Coupling, **common: Any
+) -> list[Alignment]:
+    lam = lambdas_of(classifier, images, coupling, common["device"])
+
+    def readout(record: Record) -> dict[str, tuple[Tensor, ...]]:
+        return {layer: (a[:, :, :1], b[:, :, :1]) for layer, (a, b, _) in couple(record, coupling).items()}
+
+    grams = gram_probes(classifier, images, readout, probes=probes, label="the class token's row", **common)
+    return [aligned(layer, lam[layer], found) for layer, found in grams.items()]
+
+
+def controls(
+    classifier: nn.Module,
+    images: ImageSet,
+    reading: str = "R1",
+    *,
+    untrained: nn.Module | None = None,
+    softmax: nn.Module | None = None,
+    **settings: Any,
+) -> dict[str, list[Alignment]]:
+    """The same reading where nothing was learned or nothing belongs together; what a model cannot give is left out.
+
+    `untrained`: the model as initialised. `softmax`: a trained model whose head pairs (2i, 2i+1) serve as pseudo-branches.
+    """
+    asked: dict[str, tuple[nn.Module | None, Coupling]] = {
+        "untrained": (untrained, "branches"),
+        "shuffled": (classifier if reading != "R5" else None, "shuffled"),
+        "pseudo": (softmax if reading != "R5" else None, "pseudo"),
+    }
+    found = {}
+    for name, (model, coupling) in asked.items():
+        if model is None:
+            continue
+        try:
+            lambdas_of(model, images, coupling, settings.get("device", "cpu"))
+        except InputError:  # one head, or no softmax layer: this control does not exist here
+            continue
+        found[name] = align(model, images, reading, coupling=coupling, **settings)
+    return found
