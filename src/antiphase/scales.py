@@ -27,6 +27,7 @@ class Scale:
     pgd_runs: int
     lipschitz_draws: int  # M of L-sample
     probes: int  # K of the forward-mode alignment estimator
+    max_probes: int  # doubled up to so many for images whose sign is undecided
     accuracy_floor: float | None  # depth-1 test accuracy below which no verdict is given; None: no verdicts at all
 
 
@@ -49,6 +50,7 @@ SCALES: dict[ScaleName, Scale] = {
         pgd_runs=1,
         lipschitz_draws=8,
         probes=8,
+        max_probes=8,
         accuracy_floor=None,
     ),
     "cpu": Scale(
@@ -67,6 +69,7 @@ SCALES: dict[ScaleName, Scale] = {
         pgd_runs=3,
         lipschitz_draws=32,
         probes=32,
+        max_probes=32,
         accuracy_floor=0.40,
     ),
     "desk": Scale(
@@ -84,7 +87,8 @@ SCALES: dict[ScaleName, Scale] = {
         pgd_steps=20,
         pgd_runs=3,
         lipschitz_draws=64,
-        probes=512,
+        probes=32,
+        max_probes=512,
         accuracy_floor=0.50,
     ),
     "paper": Scale(
@@ -102,7 +106,8 @@ SCALES: dict[ScaleName, Scale] = {
         pgd_steps=20,
         pgd_runs=3,
         lipschitz_draws=64,
-        probes=512,
+        probes=32,
+        max_probes=512,
         accuracy_floor=0.55,
     ),
 }

@@ -34,6 +34,7 @@ class Command(OfRuns):
             runs=s.pgd_runs,
             draws=s.lipschitz_draws,
             probes=s.probes,
+            max_probes=max(s.max_probes, s.probes),
             accuracy_floor=s.accuracy_floor,
         )
         return cls(pair=tyro.MISSING, out=tyro.MISSING, settings=settings, scale=scale, source=TestImages.at(scale))

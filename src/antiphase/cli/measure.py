@@ -4,63 +4,111 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tyro
 
 from antiphase.cli.flags import OfRuns, TestImages
 from antiphase.config import InputError, check_fields
-from antiphase.files import require_run
+from antiphase.files import require_folder, require_run
 from antiphase.scales import SCALES, ScaleName
 
 MEASURES = ("lipschitz", "alignment", "lambda")
+OF_TWO = ("alignment", "lambda")  # these need a model with two branches
+LEVELS = ("maps", "branch", "block")
+ESTIMATORS = ("sample", "power", "ascent")
 EXAMPLES = """\
   antiphase measure runs/diffvit
-  antiphase measure runs/diffvit --measures alignment,lambda --images 256 --probes 64 --json"""
+  antiphase measure runs/diffvit --measures alignment --readings R1,R3,R8 --base runs/vit --out runs/lens
+  antiphase measure runs/vit --measures lipschitz --estimators sample,power,ascent --levels maps,block --images 64 --json"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command(OfRuns):
     run: tyro.conf.Positional[Path]  # folder of a trained run
     measures: str | None = None  # lipschitz, alignment, lambda, separated by commas; None: all that the model has
+    base: Path | None = None  # a softmax run: its head pairs are the control of an alignment
     draws: int = 32  # random perturbations per image for the Lipschitz estimate
+    estimators: str = (
+        "sample"  # of local Lipschitz: sample, power, ascent, separated by commas; the last two come together
+    )
+    levels: str = "maps"  # where it is measured: maps, branch, block, separated by commas
     probes: int = 32  # random directions per image for the alignment
+    max_probes: int | None = None  # doubled up to so many for images whose sign is undecided; None: never
+    readings: str = "R1"  # of alignment: R1 to R8, R6 as R6-entropy and the like, separated by commas
+    out: Path | None = None  # folder for the raw rows and a figure of each measure
+    rows: Literal["parquet", "jsonl"] = "parquet"  # how --out writes rows
     seed: int = 0  # of the subset and of everything drawn
 
     @classmethod
     def defaults(cls, scale: ScaleName) -> Command:
-        draws, probes = SCALES[scale].lipschitz_draws, SCALES[scale].probes
-        return cls(run=tyro.MISSING, draws=draws, probes=probes, scale=scale, source=TestImages.at(scale))
+        chosen = SCALES[scale]
+        return cls(
+            run=tyro.MISSING,
+            draws=chosen.lipschitz_draws,
+            probes=chosen.probes,
+            max_probes=chosen.max_probes,
+            scale=scale,
+            source=TestImages.at(scale),
+        )
 
     def __post_init__(self) -> None:
         check_fields(self, seed=0, draws=1, probes=2)
-        for name in self.measures.split(",") if self.measures is not None else ():
-            if name not in MEASURES:
-                raise InputError(f"measure {name!r} is not known: it takes {', '.join(MEASURES)}")
+        if self.max_probes is not None and self.max_probes < self.probes:
+            raise InputError(f"--max-probes {self.max_probes} is below --probes {self.probes}: raise it")
+        for flag, known in (("measures", MEASURES), ("estimators", ESTIMATORS), ("levels", LEVELS)):
+            for name in self.words(flag):
+                if name not in known:
+                    raise InputError(f"{flag[:-1]} {name!r} is not known: --{flag} takes {', '.join(known)}")
+
+    def words(self, flag: str) -> list[str]:
+        given = getattr(self, flag)
+        return [] if given is None else given.split(",")
 
 
 def run(command: Command) -> dict[str, Any]:
-    folder = require_run(command.run)
+    folder, base = require_run(command.run), command.base and require_run(command.base)
+    if command.out is not None:
+        require_folder(command.out)
+    from antiphase.measures.readings import check_reading
     from antiphase.models.checkpoint import Run
     from antiphase.runtime import pick_device
-    from antiphase.studies.measured import alignment_cell, lambda_rows, lipschitz_cell
 
+    for reading in command.words("readings"):
+        check_reading(reading)
     run = Run(folder)
     images = command.source.choose(run.about, command.seed)
-    has = MEASURES if run.config.is_differential else ("lipschitz",)
-    wanted = has if command.measures is None else command.measures.split(",")
+    wanted = command.words("measures") or [m for m in MEASURES if run.config.is_differential or m not in OF_TWO]
     common: dict[str, Any] = {"seed": command.seed, "device": pick_device(command.device)}
     result: dict[str, Any] = {"run": str(folder), "title": run.config.title, "scale": command.scale}
-    if "lipschitz" in wanted:
-        result["lipschitz"] = lipschitz_cell(run, images, draws=command.draws, **common)
-    if "alignment" in wanted:
-        result["alignment"] = alignment_cell(run, images, probes=command.probes, **common)
-    if "lambda" in wanted:
-        result["lambda"] = lambda_rows(run)
+    for measure in wanted:
+        result[measure] = _measured(measure, command, run, base and Run(base), images, common)
+    if command.out is not None:
+        from antiphase.report.lens import write_lens
+
+        write_lens(result, command.out, command.rows)
     return result
 
 
-def show(result: dict[str, Any]) -> None:
-    from antiphase.report.tables import show_measures
+def _measured(measure: str, command: Command, run: Any, base: Any, images: Any, common: dict[str, Any]) -> Any:
+    from antiphase.studies.measured import alignment_cell, lambda_rows, lipschitz_cell, sharp_cell
 
-    show_measures(result)
+    if measure == "lambda":
+        return lambda_rows(run)
+    if measure == "alignment":
+        probes: dict[str, Any] = {"probes": command.probes, "max_probes": command.max_probes}
+        readings = command.words("readings")
+        return [alignment_cell(run, images, reading=r, base=base, **probes, **common) for r in readings]
+    cells = []
+    for level in command.words("levels"):
+        if "sample" in command.words("estimators"):
+            cells.append(lipschitz_cell(run, images, draws=command.draws, level=level, **common))  # type: ignore[arg-type]
+        if {"power", "ascent"} & set(command.words("estimators")):
+            cells.append(sharp_cell(run, images, draws=command.draws, level=level, **common))  # type: ignore[arg-type]
+    return cells
+
+
+def show(result: dict[str, Any]) -> None:
+    from antiphase.report.lens import show_lens
+
+    show_lens(result)

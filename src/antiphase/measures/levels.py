@@ -11,7 +11,7 @@ from antiphase.models.taps import Record, attention_layers, blocks, explicit, ou
 
 Level = Literal["maps", "branch", "block"]
 LEVELS: dict[Level, str] = {
-    "maps": "A1 - lambda A2, all heads",
+    "maps": "map A1 - lambda A2, all heads",
     "branch": "output of the attention layer",
     "block": "output of the block, residual stream included",
 }

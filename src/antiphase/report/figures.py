@@ -31,6 +31,15 @@ STYLE = {
 }
 
 
+def by_layer(rows: Row, name: str, **only: Any) -> dict[str, list[float]]:
+    """One column of a cell's rows, layer by layer, where the other columns say so; what is undefined is left out."""
+    found: dict[str, list[float]] = {}
+    for i, (layer, value) in enumerate(zip(rows["layer"], rows[name])):
+        if value is not None and all(rows[key][i] == wanted for key, wanted in only.items()):
+            found.setdefault(layer, []).append(value)
+    return found
+
+
 def _svg(figure: Figure) -> str:
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
@@ -80,7 +89,7 @@ def sensitivity(comparison: Row) -> str:
 def _lipschitz_panel(axis: Any, comparison: Row) -> None:
     values, names, colours = [], [], []
     for side, colour in zip(comparison["models"], COLOURS):
-        for i, per_image in enumerate(side["lipschitz"]["per_image_max"].values()):
+        for i, per_image in enumerate(by_layer(side["lipschitz"]["rows"], "max").values()):
             values.append(per_image)
             names.append(f"{side['name']}\nlayer {i + 1}")
             colours.append(colour)
@@ -97,9 +106,9 @@ def _lipschitz_panel(axis: Any, comparison: Row) -> None:
 def _cosine_panel(axis: Any, comparison: Row) -> None:
     for side, colour in zip(comparison["models"], COLOURS):
         if side["alignment"]:
-            for layer in side["alignment"]["per_image"].values():
+            for cosines in by_layer(side["alignment"]["rows"], "cos", pairs="own").values():
                 axis.hist(
-                    [c for image in layer["cos"] for c in image if c is not None],
+                    cosines,
                     bins=24,
                     color=colour,
                     alpha=0.55,

@@ -14,15 +14,15 @@ def percent(rate: Row, digits: int = 1) -> str:
     return "undefined" if rate["value"] is None else f"{100 * rate['value']:.{digits}f} %"
 
 
-def interval_of(rate: Row) -> str:
+def interval_of(rate: Row, digits: int = 1) -> str:
     if rate["interval"] is None:
         return f"n = {rate['n']}"
     low, high = (100 * v for v in rate["interval"])
-    return f"[{low:.1f}, {high:.1f}]"
+    return f"[{low:.{digits}f}, {high:.{digits}f}]"
 
 
-def with_interval(rate: Row) -> str:
-    return f"{percent(rate)} {interval_of(rate)}"
+def with_interval(rate: Row, digits: int = 1) -> str:
+    return f"{percent(rate, digits)} {interval_of(rate, digits)}"
 
 
 def findings(comparison: Row) -> list[str]:
@@ -103,16 +103,35 @@ def _budgets(rows: list[Row]) -> str:
 
 def _alignment(side: Row) -> list[str]:
     """One sentence a layer."""
-    return [_layer_alignment(side["name"], i, row) for i, row in enumerate(side["alignment"]["layers"], start=1)]
+    cell = side["alignment"]
+    return [
+        _layer_alignment(side["name"], i, row) + _controls(cell["controls"], i - 1)
+        for i, row in enumerate(cell["layers"], start=1)
+    ]
+
+
+def _controls(controls: Row, layer: int) -> str:
+    """The same share where nothing was learned or nothing belongs together; layers are matched by their place."""
+    words = {
+        "untrained": "before training",
+        "shuffled": "for heads that do not belong together",
+        "pseudo": "for pairs of heads of the softmax model",
+    }
+    shares = [
+        f"{percent(layers[layer]['negative'])} {words[name]}"
+        for name, layers in controls.items()
+        if layer < len(layers)
+    ]
+    return f" By comparison, the share is {', '.join(shares)}." if shares else ""
 
 
 def _layer_alignment(name: str, number: int, row: Row) -> str:
-    where = f"Layer {number} of {name}, {row['images']} clean images x {row['heads']} heads"
+    where = f"Layer {number} of {name}, {row['images']} images x {row['heads']} heads (noise within 8/255 added)"
     if row["cos"] is None:
         return f"{where}: a branch is dead everywhere, so there is no alignment to speak of."
     return (
         f"{where}: the input gradients of the two branches point against each other for {with_interval(row['negative'])} "
-        f"of the pairs whose sign {row['probes']} probes decide ({percent(row['undecided'], 0)} stay undecided; mean cosine "
+        f"of the pairs whose sign {row['probes']:.0f} probes decide ({percent(row['undecided'], 0)} stay undecided; mean cosine "
         f"{row['cos']:+.2f}). The subtraction makes the map more sensitive than A1 alone for "
         f"{with_interval(row['amplifying'])}, on average by {row['amplification']:.2f}: {row['energy']:.2f} from adding a second "
         f"branch at a right angle, times {row['angle']:.2f} from the angle between them (lambda = {row['lambda']:.2f})."

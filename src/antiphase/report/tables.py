@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from rich import box
 from rich.table import Table
 
 from antiphase.config import Budget
@@ -17,7 +18,7 @@ Row = dict[str, Any]
 def show_attacks(result: Row) -> None:
     first, names = result["cells"][0], ("robust_accuracy", "asr_change", "asr_correct")
     flags = sorted({flag for cell in result["cells"] for flag in cell["flags"]})
-    _table(
+    table(
         f"{first['model']} in {result['run']}: PGD on {first['data']['n']} {first['data']['name']} test images, "
         f"clean accuracy {with_interval(first['rates']['clean_accuracy'])}, 95 % intervals",
         ("eps", *names),
@@ -27,40 +28,10 @@ def show_attacks(result: Row) -> None:
         stdout.print(f"red flag: {flag}", style="red", markup=False)
 
 
-def show_measures(result: Row) -> None:
-    if "lipschitz" in result:
-        cell = result["lipschitz"]
-        _table(
-            f"local Lipschitz of the maps, n = {cell['data']['n']} (sampled: a lower bound)",
-            ("layer", "max", "s.e.", "per head", "max / ||A||", "mean", "rms"),
-            (
-                (r["layer"], *(_number(r[k]) for k in ("max", "max_se", "per_head_max", "relative_max", "mean", "rms")))
-                for r in cell["layers"]
-            ),
-        )
-    if "alignment" in result:
-        cell = result["alignment"]
-        _table(
-            f"branch alignment, n = {cell['data']['n']} images (shares of (image, head) pairs, 95 % intervals)",
-            ("layer", "lambda", "cos", "amplification", "cos < 0 if decided", "undecided", "amplifying"),
-            (
-                (
-                    r["layer"],
-                    *(_number(r[k]) for k in ("lambda", "cos", "amplification")),
-                    *(with_interval(r[k]) for k in ("negative", "undecided", "amplifying")),
-                )
-                for r in cell["layers"]
-            ),
-        )
-    if "lambda" in result:
-        keys = ("lambda", "lambda_init", "drift")
-        _table("lambda", ("layer", *keys), ((r["layer"], *(_number(r[k]) for k in keys)) for r in result["lambda"]))
-
-
 def show_comparison(result: Row) -> None:
     sides, rows = result["models"], result["paired"]
     both = rows[0]["both_right"]["n"]
-    _table(
+    table(
         f"robust accuracy under PGD, n = {result['data']['n']}, 95 % intervals; test on the {both} both classify correctly",
         ("eps", *(side["name"] for side in sides), "McNemar p (Holm)"),
         (
@@ -76,19 +47,20 @@ def show_comparison(result: Row) -> None:
         stdout.print(f"- {sentence}", markup=False)
 
 
-def _table(title: str, columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> None:
+def table(title: str, columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> None:
     stdout.print(title, style="bold", markup=False)
-    table = Table()
+    grid = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, collapse_padding=True)
     for column in columns:
-        table.add_column(column, justify="right")
+        grid.add_column(column, justify="right")
     for row in rows:
-        table.add_row(*row)
-    stdout.print(table)
+        grid.add_row(*row)
+    stdout.print(grid)
 
 
 def _eps(row: Row) -> str:
     return str(Budget(row["eps"]))
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+def number(value: float | None) -> str:
+    """Three significant digits; a dash where there is no number."""
+    return "-" if value is None else f"{value:.3g}"

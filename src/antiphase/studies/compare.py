@@ -37,8 +37,8 @@ def compare(runs: Pair, images: ImageSet, config: CompareConfig, *, device: torc
     attacked = [attack_cells(run, images, attacks, seed=config.seed, device=device) for run in runs]
     looked_at = images.subset(min(config.measure_images or len(images), len(images)), config.seed)
     sides = [
-        {"name": name} | _about(run) | {"attacks": cells} | _measured(run, looked_at, config, device)
-        for name, run, cells in zip(names, runs, attacked)
+        {"name": name} | _about(run) | {"attacks": cells} | _measured(run, other, looked_at, config, device)
+        for name, run, other, cells in zip(names, runs, reversed(runs), attacked)
     ]
     return {
         "format": 1,
@@ -80,9 +80,14 @@ def _about(run: Run) -> Row:
     }
 
 
-def _measured(run: Run, images: ImageSet, config: CompareConfig, device: torch.device | str) -> Row:
+def _measured(run: Run, other: Run, images: ImageSet, config: CompareConfig, device: torch.device | str) -> Row:
+    """Sensitivity and alignment; a softmax model beside it serves as the control of the alignment."""
     common: dict[str, Any] = {"seed": config.seed, "device": device}
-    aligned = alignment_cell(run, images, probes=config.probes, **common) if run.config.is_differential else None
+    aligned = None
+    if run.config.is_differential:
+        probes: dict[str, Any] = {"probes": config.probes, "max_probes": config.max_probes}
+        base = None if other.config.is_differential else other
+        aligned = alignment_cell(run, images, base=base, **probes, **common)
     return {"lipschitz": lipschitz_cell(run, images, draws=config.draws, **common), "alignment": aligned}
 
 

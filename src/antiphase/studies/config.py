@@ -17,12 +17,15 @@ class CompareConfig:
     runs: int = 3  # independent random starts
     draws: int = 32  # random perturbations per image for the Lipschitz estimate
     probes: int = 32  # random directions per image for the alignment
+    max_probes: int | None = None  # doubled up to so many for images whose sign is undecided; None: never
     measure_images: int | None = 128  # of the images, for these two measures; None: all
     accuracy_floor: float | None = None  # test accuracy below which no verdict is given; None: no verdict at all
     seed: int = 0  # of subset, starts, draws and probes
 
     def __post_init__(self) -> None:
         check_fields(self, draws=1, probes=2, measure_images=1, seed=0)
+        if self.max_probes is not None and self.max_probes < self.probes:
+            raise InputError(f"--max-probes {self.max_probes} is below --probes {self.probes}: raise it")
         self.attacks()  # refuses what an attack would refuse
 
     def attacks(self) -> list[PGD]:

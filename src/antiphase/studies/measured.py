@@ -1,68 +1,130 @@
-"""A trained run under the lens: local Lipschitz, branch alignment and lambda, each as a cell."""
+"""A trained run under the lens, each measurement as a cell: summaries per layer, and the raw rows as columns."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
+from torch import nn
 
 from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
-from antiphase.measures.alignment import Alignment
+from antiphase.measures.levels import LEVELS, Level
 from antiphase.measures.lipschitz import l_sample
-from antiphase.measures.probes import PAPER_EPS, branch_alignment
-from antiphase.models.attention import lambdas
+from antiphase.measures.probes import PAPER_EPS
+from antiphase.measures.readings import READINGS, align, controls
+from antiphase.measures.sharp import STEPS, l_sharp
+from antiphase.models.attention import lambda_parts, lambdas
 from antiphase.models.checkpoint import Run
+from antiphase.models.vit import build
 from antiphase.studies.cells import Cell, cell
+
+Device = torch.device | str
+
+
+def columns(rows: Iterable[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Rows with the same names, column by column: how a cell keeps them."""
+    table: dict[str, list[Any]] = {}
+    for row in rows:
+        for name, value in row.items():
+            table.setdefault(name, []).append(value)
+    return table
 
 
 def lipschitz_cell(
-    run: Run, images: ImageSet, *, draws: int, seed: int = 0, device: torch.device | str = "cpu"
+    run: Run, images: ImageSet, *, draws: int, level: Level = "maps", seed: int = 0, device: Device = "cpu"
 ) -> Cell:
     def compute(_: Path) -> Cell:
-        layers = l_sample(run.classifier(device), images, draws=draws, seed=seed, device=device)
+        layers = l_sample(run.classifier(device), images, draws=draws, level=level, seed=seed, device=device)
         return {
-            "reading": "L-sample: largest ||A(x+xi)-A(x)||_F / ||xi||_2 over the draws, all heads of a layer; a lower bound",
+            "estimator": "sample",
+            "level": level,
+            "reading": f"L-sample: largest ||change||_F / ||xi||_2 over the draws, of the {LEVELS[level]}; a lower bound",
             "eps": PAPER_EPS,
             "layers": [layer.summary() for layer in layers],
-            "per_image_max": {layer.layer: layer.ratios.max(axis=1).tolist() for layer in layers},
+            "rows": columns(row for layer in layers for row in layer.rows(images.ids)),
         }
 
-    return cell(run, "measures", images, {"measure": "lipschitz", "draws": draws, "seed": seed}, compute)
+    question = {"measure": "lipschitz", "level": level, "draws": draws, "seed": seed}
+    return cell(run, "measures", images, question, compute)
+
+
+def sharp_cell(
+    run: Run, images: ImageSet, *, draws: int, level: Level = "maps", seed: int = 0, device: Device = "cpu"
+) -> Cell:
+    def compute(_: Path) -> Cell:
+        layers = l_sharp(run.classifier(device), images, draws=draws, level=level, seed=seed, device=device)
+        return {
+            "estimator": "sharp",
+            "level": level,
+            "reading": f"L-power at x and L-ascent within 8/255, over ||xi||_2, of the {LEVELS[level]}; lower bounds",
+            "eps": PAPER_EPS,
+            "layers": [layer.summary() for layer in layers],
+            "rows": columns(row for layer in layers for row in layer.rows(images.ids)),
+        }
+
+    question = {"measure": "sharp", "level": level, "draws": draws, "steps": STEPS, "seed": seed}
+    return cell(run, "measures", images, question, compute)
 
 
 def alignment_cell(
-    run: Run, images: ImageSet, *, probes: int, seed: int = 0, device: torch.device | str = "cpu"
+    run: Run,
+    images: ImageSet,
+    *,
+    reading: str = "R1",
+    probes: int,
+    max_probes: int | None = None,
+    base: Run | None = None,
+    seed: int = 0,
+    device: Device = "cpu",
 ) -> Cell:
+    """One reading and its controls: this model before training, heads that do not belong together, a softmax model's heads."""
+
     def compute(_: Path) -> Cell:
-        layers = branch_alignment(run.classifier(device), images, probes=probes, seed=seed, device=device)
+        model = run.classifier(device)
+        settings: dict[str, Any] = {"probes": probes, "max_probes": max_probes, "seed": seed, "device": device}
+        layers = align(model, images, reading, **settings)
+        softmax = base.classifier(device) if base is not None else model
+        beside = controls(model, images, reading, untrained=_untrained(run, device), softmax=softmax, **settings)
         return {
-            "reading": "cosine of the Jacobians of A1 and A2 with respect to the pixels (Frobenius), forward-mode probes",
+            "reading": reading,
+            "meaning": READINGS[reading],
             "layers": [layer.summary() for layer in layers],
-            "per_image": {layer.layer: _per_image(layer) for layer in layers},
+            "controls": {name: [layer.summary() for layer in found] for name, found in beside.items()},
+            "rows": columns(
+                {"pairs": pairs} | row
+                for pairs, found in {"own": layers, **beside}.items()
+                for layer in found
+                for row in layer.rows(images.ids)
+            ),
         }
 
-    return cell(run, "measures", images, {"measure": "alignment", "probes": probes, "seed": seed}, compute)
+    question = {"measure": "alignment", "reading": reading, "probes": probes, "max_probes": max_probes, "seed": seed}
+    return cell(run, "measures", images, question | {"base": base and base.weights_digest}, compute)
 
 
-def _per_image(layer: Alignment) -> dict[str, Any]:
-    """(image, head) tables; null where a branch is dead and has no direction."""
-    tables = dict(zip(("n1", "n2", "ip"), layer.means)) | {"cos": layer.cos, "cos_se": layer.cos_se}
-    return {
-        name: [[None if np.isnan(v) else float(v) for v in heads] for heads in table] for name, table in tables.items()
-    }
+def _untrained(run: Run, device: Device) -> nn.Module:
+    """The model as this run began, or would have begun had it not been fine-tuned."""
+    data = run.about["data"]
+    seed = run.about["training"]["seed"]
+    fresh = build(run.config, shape=tuple(data["shape"]), classes=len(data["class_names"]), seed=seed)
+    return fresh.to(device).eval()
 
 
 def lambda_rows(run: Run) -> list[Cell]:
-    """lambda of every differential layer, where it started and how far it moved. Drift is of the mean start: M2.6."""
+    """lambda of every differential layer with its parts, and what is odd about it. Drift is of the mean start: M2.6."""
     model = run.classifier()
-    found = lambdas(model)
-    if not found:
+    if not lambdas(model):
         raise InputError(f"{run.folder} has no lambda: no layer of this model has two branches (it is all softmax)")
-    starts = {name: module.lambda_init for name, module in model.named_modules() if name in found}
-    return [
-        {"layer": name, "lambda": value, "lambda_init": starts[name], "drift": value - float(starts[name])}
-        for name, value in found.items()
-    ]
+    modules = dict(model.named_modules())
+    rows = []
+    for name in lambdas(model):
+        parts = lambda_parts(modules[name])
+        value = parts["lambda"]
+        flags = ["lambda <= 0: the subtraction adds"] * (value <= 0) + ["lambda >= 1: rows sum to no more than 0"] * (
+            value >= 1
+        )
+        rows.append({"layer": name, **parts, "drift": value - parts["lambda_init"], "flags": flags})
+    return rows

@@ -1,0 +1,136 @@
+"""Figures of what the lens saw, layer by layer. Rows in, functions that save a figure out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+
+from antiphase.report.figures import COLOURS, STYLE, by_layer
+
+Row = dict[str, Any]
+Save = Callable[[Path, str], None]
+OWN, CONTROL = COLOURS[1], "#8a8f98"
+MARKS = {"untrained": "o", "shuffled": "s", "pseudo": "^"}
+
+
+def draw_lens(result: Row) -> dict[str, Save]:
+    """One figure a measure: its name -> how to save it."""
+    found: dict[str, Save] = {}
+    for measure, draw in DRAWN.items():
+        if result.get(measure):
+            found[measure] = partial(_save, draw, result[measure])
+    return found
+
+
+def _save(draw: Callable[[Any], Figure], value: Any, path: Path, form: str) -> None:
+    with plt.rc_context(STYLE):
+        figure = draw(value)
+        figure.savefig(path, format=form, dpi=160, bbox_inches="tight")
+        plt.close(figure)
+
+
+def _panels(n: int, layers: int) -> tuple[Figure, Any]:
+    figure, axes = plt.subplots(
+        n, 1, figsize=(max(5.0, 1.2 * layers + 3), 3.1 * n), squeeze=False, layout="constrained"
+    )
+    return figure, axes[:, 0]
+
+
+def _ticks(axis: Any, n: int) -> None:
+    axis.set_xticks(range(n), [str(i + 1) for i in range(n)])
+    axis.set_xlabel("layer")
+    axis.set_xlim(-0.6, n - 0.4)
+    axis.grid(axis="x", visible=False)
+
+
+def _title(axis: Any, text: str) -> None:
+    axis.set_title(text, fontsize=11, loc="left", color="#30343b")
+
+
+def _boxes(axis: Any, values: list[list[float]], at: Any, colour: str, label: str, width: float) -> None:
+    drawn = axis.boxplot(
+        values, positions=at, widths=width, patch_artist=True, showfliers=False, medianprops={"color": "#20242a"}
+    )
+    for i, box in enumerate(drawn["boxes"]):
+        box.set(facecolor=colour, alpha=0.45, edgecolor=colour, label=label if i == 0 else None)
+
+
+def _lipschitz(cells: list[Row]) -> Figure:
+    """The estimates of each level, one box an estimate and layer, over images."""
+    levels = list(dict.fromkeys(cell["level"] for cell in cells))
+    layers = len(cells[0]["layers"])
+    figure, axes = _panels(len(levels), layers)
+    shades = {"sample": "#9ecae1", "power": "#4a90b8", "ascent": "#1b4965"}
+    for axis, level in zip(axes, levels):
+        series: dict[str, dict[str, list[float]]] = {}
+        for cell in (cell for cell in cells if cell["level"] == level):
+            names = (
+                {"max": "sample"}
+                if cell["estimator"] == "sample"
+                else {"sample": "sample", "power": "power", "ascent": "ascent"}
+            )
+            series |= {label: by_layer(cell["rows"], column) for column, label in names.items()}
+        width = 0.7 / len(series)
+        for i, (label, found) in enumerate(series.items()):
+            shift = (i - (len(series) - 1) / 2) * width
+            words = {
+                "sample": "largest random draw",
+                "power": "at the image (power)",
+                "ascent": "within 8/255 (ascent)",
+            }
+            _boxes(axis, list(found.values()), np.arange(layers) + shift, shades[label], words[label], 0.85 * width)
+        axis.set_yscale("log")
+        axis.set_ylabel("‖change‖ / ‖ξ‖₂")
+        _title(axis, f"local Lipschitz of {level}, over {cells[0]['data']['n']} images (lower bounds)")
+        axis.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
+        _ticks(axis, layers)
+    return figure
+
+
+def _alignment(cells: list[Row]) -> Figure:
+    """The cosines of each reading by layer, with the mean of each control beside them, and the share below zero."""
+    layers = max(len(cell["layers"]) for cell in cells)
+    figure, axes = _panels(len(cells), layers)
+    for axis, cell in zip(axes, cells):
+        own = by_layer(cell["rows"], "cos", pairs="own")
+        _boxes(axis, list(own.values()), np.arange(len(own)), OWN, "this model", 0.4)
+        for name, rows in cell["controls"].items():
+            means = [np.nan if row["cos"] is None else row["cos"] for row in rows]
+            axis.plot(
+                np.arange(len(rows)) + 0.32, means, MARKS[name], color=CONTROL, markersize=6, label=f"{name}, mean"
+            )
+        axis.axhline(0, color="#20242a", linewidth=1)
+        for i, row in enumerate(cell["layers"]):
+            if row["negative"]["value"] is not None:
+                share = f"{100 * row['negative']['value']:.0f} % < 0"
+                axis.annotate(share, (i, 1), xycoords=("data", "axes fraction"), ha="center", va="bottom", fontsize=9)
+        axis.set_ylabel("cosine of the branches")
+        axis.set_title(
+            f"{cell['reading']}, {cell['data']['n']} images", fontsize=11, loc="left", color="#30343b", pad=18
+        )
+        axis.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
+        _ticks(axis, len(own))
+    return figure
+
+
+def _lambda(rows: list[Row]) -> Figure:
+    figure, (axis,) = _panels(1, len(rows))
+    places = np.arange(len(rows))
+    axis.vlines(places, [r["lambda_init"] for r in rows], [r["lambda"] for r in rows], color=CONTROL)
+    axis.plot(places, [r["lambda_init"] for r in rows], "_", color=CONTROL, markersize=14, label="where it started")
+    axis.plot(places, [r["lambda"] for r in rows], "o", color=OWN, label="learned")
+    axis.set_ylabel("λ")
+    axis.margins(y=0.25)
+    _title(axis, "λ of every layer")
+    axis.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
+    _ticks(axis, len(rows))
+    return figure
+
+
+DRAWN: dict[str, Callable[[Any], Figure]] = {"lipschitz": _lipschitz, "alignment": _alignment, "lambda": _lambda}
