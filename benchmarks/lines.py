@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from benchmarks.attack_lines import ATTACK_LINES
+from benchmarks.lens_lines import LENS_LINES
 from benchmarks.timing import Line
 from benchmarks.training_lines import TRAINING_LINES
 
-LINES: dict[str, Line] = TRAINING_LINES | ATTACK_LINES
+LINES: dict[str, Line] = TRAINING_LINES | ATTACK_LINES | LENS_LINES

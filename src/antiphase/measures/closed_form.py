@@ -17,9 +17,9 @@ from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
 from antiphase.measures.alignment import Alignment
 from antiphase.measures.coupling import PSEUDO_LAMBDA, WANTS, Coupling
-from antiphase.measures.probes import at_rest, points
+from antiphase.measures.probes import at_rest, check_finite, points
 from antiphase.models.attention import Branches
-from antiphase.models.taps import explicit
+from antiphase.models.taps import look
 
 
 class Side(NamedTuple):
@@ -114,13 +114,10 @@ def local_alignment(
     lam: dict[str, float] = {}
     with at_rest(classifier), console.progress("layer-local alignment", total=len(images)) as advance:
         for batch in images.batches(batch_size):
-            with explicit(classifier) as record:
-                classifier(points(batch, around, seed).to(device))
-            for layer, maps in record.items():
+            for layer, maps in look(classifier, points(batch, around, seed).to(device)).items():
                 moments = local_moments(maps, coupling)
                 if moments is not None:
-                    if not all(m.isfinite().all() for m in moments):
-                        raise InputError(f"the attention maps of {layer} are not finite: the weights are broken")
+                    check_finite(torch.stack(moments), layer)
                     lam[layer] = PSEUDO_LAMBDA if coupling == "pseudo" else float(maps.lam)
                     found.setdefault(layer, []).append(tuple(m.double().cpu() for m in moments))
             advance(len(batch.ids), "")

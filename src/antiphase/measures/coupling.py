@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
 from antiphase.models.attention import Branches
-from antiphase.models.taps import Record, explicit
+from antiphase.models.taps import Record, look
 from antiphase.runtime import frozen
 
 # branches: A1 and A2 of each head. shuffled: A1 of a head and A2 of the next. pseudo: heads 2i and 2i+1 of a softmax layer
@@ -52,8 +52,8 @@ def lambdas_of(
     classifier: nn.Module, images: ImageSet, coupling: Coupling, device: torch.device | str
 ) -> dict[str, float]:
     """lambda of every layer that has such pairs; a model without any is refused."""
-    with frozen(classifier), torch.no_grad(), explicit(classifier) as record:
-        classifier(images.batch(np.arange(1)).pixels.to(device))
+    with frozen(classifier), torch.no_grad():
+        record = look(classifier, images.batch(np.arange(1)).pixels.to(device))
         found = {layer: lam for layer, (_, _, lam) in couple(record, coupling).items()}
     if not found:
         raise InputError(f"alignment needs {WANTS[coupling]}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Literal, get_args
 
 from torch import Tensor, nn
 
 from antiphase.config import InputError
-from antiphase.models.taps import Record, attention_layers, blocks, explicit, outputs
+from antiphase.models.taps import Enough, attention_layers, blocks, explicit, look, outputs
 
 Level = Literal["maps", "branch", "block"]
 LEVELS: dict[Level, str] = {
@@ -22,32 +23,23 @@ def check_level(level: str) -> None:
         raise InputError(f"level {level!r} is not known: it takes {', '.join(get_args(Level))}")
 
 
-class _Enough(Exception):
-    """Raised inside a forward when the layer that is looked at has answered: what follows need not be computed."""
-
-
 def at_level(classifier: nn.Module, x: Tensor, level: Level, layer: str | None = None) -> dict[str, Tensor]:
     """What each attention layer (or one) gives for pixels x: (B, h, N, M) or (B, N, D). Differentiable in both modes."""
     check_level(level)
-    wanted = blocks(classifier) if level == "block" else attention_layers(classifier)
-    wanted = wanted if layer is None else {layer: wanted[layer]}
-    with explicit(classifier) as record, outputs(wanted) as out:
-        handle = None
-        if layer is not None:
-            handle = wanted[layer].register_forward_hook(_stop)  # after the one that keeps its output
+    only = None if layer is None else [layer]
+    if level == "maps":
+        return {name: maps.combined for name, maps in look(classifier, x, only).items() if only is None or name in only}
+    modules = blocks(classifier) if level == "block" else attention_layers(classifier)
+    wanted = {name: module for name, module in modules.items() if only is None or name in only}
+    last = next(reversed(wanted.values()))
+    with explicit(classifier), outputs(wanted) as out, suppress(Enough):
+        handle = last.register_forward_hook(_stop)  # after the hook that keeps its output
         try:
             classifier(x)
-        except _Enough:
-            pass
         finally:
-            if handle is not None:
-                handle.remove()
-        return _maps(record, wanted) if level == "maps" else dict(out)
+            handle.remove()
+    return out
 
 
 def _stop(*_: object) -> None:
-    raise _Enough
-
-
-def _maps(record: Record, wanted: dict[str, nn.Module]) -> dict[str, Tensor]:
-    return {layer: maps.combined for layer, maps in record.items() if layer in wanted}
+    raise Enough

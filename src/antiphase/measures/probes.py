@@ -23,11 +23,13 @@ from antiphase.config import InputError
 from antiphase.data.imageset import Batch, ImageSet
 from antiphase.measures.alignment import Alignment
 from antiphase.measures.coupling import Coupling, couple, lambdas_of
-from antiphase.models.taps import Record, explicit
+from antiphase.models.taps import Record, look
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Readout = Callable[[Record], dict[str, tuple[Tensor, ...]]]  # layer -> T maps of equal shape, (B, h, ...)
 PAPER_EPS = 8 / 255
+ROOM = 500_000  # pixels times probes in one pass
+UNITS = 8  # unit vectors in one pass
 LONG = 60.0  # seconds of work before which its length is announced
 
 
@@ -40,7 +42,7 @@ def branch_alignment(
     coupling: Coupling = "branches",
     around: float = 0.0,
     seed: int = 0,
-    batch_size: int = 64,
+    batch_size: int = 16,
     device: torch.device | str = "cpu",
 ) -> list[Alignment]:
     """E1 for every layer with two branches, end to end from the pixels.
@@ -85,7 +87,7 @@ def exact_alignment(
     coupling: Coupling = "branches",
     around: float = 0.0,
     seed: int = 0,
-    batch_size: int = 64,
+    batch_size: int = 16,
     device: torch.device | str = "cpu",
 ) -> list[Alignment]:
     """E2: the same numbers without error, one pass a pixel. For small images."""
@@ -117,7 +119,7 @@ def gram_probes(
     wanting: Callable[[dict[str, Array]], NDArray[np.bool_]] | None = None,
     around: float = 0.0,
     seed: int = 0,
-    batch_size: int = 64,
+    batch_size: int = 16,
     device: torch.device | str = "cpu",
     label: str = "probes",
 ) -> dict[str, Array]:
@@ -135,7 +137,7 @@ def gram_probes(
             while len(rows) and done < most:
                 upto = min(max(probes, 2 * done), most)
                 with clock.part(len(x)):
-                    more = _stacked(_probed(classifier, x[rows], batch.ids[rows], readout, seed, done, upto))
+                    more = _joined_probes(_probed(classifier, x[rows], batch.ids[rows], readout, seed, done, upto))
                 found = _appended(found, more, rows, len(x), upto)
                 done = upto
                 rows = np.flatnonzero(wanting(found)) if wanting else rows[:0]
@@ -151,7 +153,7 @@ def gram_exact(
     *,
     around: float = 0.0,
     seed: int = 0,
-    batch_size: int = 64,
+    batch_size: int = 16,
     device: torch.device | str = "cpu",
 ) -> dict[str, Array]:
     """The same without chance, summed over every pixel: (n, h, 1, T, T)."""
@@ -162,14 +164,14 @@ def gram_exact(
         for batch in images.batches(batch_size):
             x = points(batch, around, seed).to(device)
             total: dict[str, Tensor] = {}
-            for j in range(pixels):
-                unit = torch.zeros_like(x)
-                unit.flatten(1)[:, j] = 1
-                with clock.part(len(x) / pixels):
-                    for layer, products in _pushed(classifier, x, unit, readout).items():
-                        total[layer] = total.get(layer, torch.zeros_like(products)) + products
-                advance(len(x), "")
-            parts.append({layer: products[:, :, None].cpu().numpy() for layer, products in total.items()})
+            for j in range(0, pixels, UNITS):
+                which = torch.arange(j, min(j + UNITS, pixels), device=x.device)
+                units = nn.functional.one_hot(which, pixels).to(x)[:, None].expand(-1, len(x), -1).reshape(-1, *x.shape)
+                with clock.part(len(x) * len(units) / pixels):
+                    for layer, products in _pushed(classifier, x, units, readout).items():
+                        total[layer] = total.get(layer, 0.0) + products.sum(2, keepdim=True)
+                advance(len(x) * len(units), "")
+            parts.append({layer: products.cpu().numpy() for layer, products in total.items()})
     return _joined(parts, 1)
 
 
@@ -213,39 +215,49 @@ def at_rest(classifier: nn.Module) -> Iterator[None]:
 def _probed(
     classifier: nn.Module, x: Tensor, ids: NDArray[np.int64], readout: Readout, seed: int, first: int, last: int
 ) -> Iterator[dict[str, Tensor]]:
-    for k in range(first, last):
-        v = torch.from_numpy(runtime.normal((seed, "probe", k), ids, tuple(x.shape[1:]))).to(x)
-        yield _pushed(classifier, x, v, readout)
+    together = max(1, min(8, ROOM // x.numel()))  # probes that share one look at the images
+    for start in range(first, last, together):
+        numbers = range(start, min(start + together, last))
+        v = np.stack([runtime.normal((seed, "probe", k), ids, tuple(x.shape[1:])) for k in numbers])
+        yield _pushed(classifier, x, torch.from_numpy(v).to(x), readout)
 
 
 def _pushed(classifier: nn.Module, x: Tensor, v: Tensor, readout: Readout) -> dict[str, Tensor]:
-    """Inner products of J v over the T maps of each layer: (B, h, T, T)"""
+    """Inner products of J v over the T maps of each layer, for several v: (K, B, ...) -> (B, h, K, T, T)
+
+    The maps themselves are computed once for all v; only the tangents are computed for each.
+    """
 
     def maps(pixels: Tensor) -> dict[str, tuple[Tensor, ...]]:
-        with explicit(classifier) as record:
-            classifier(pixels)
-            return readout(record)
+        return readout(look(classifier, pixels))
 
-    tangents = torch.func.jvp(maps, (x,), (v,))[1]
-    return {layer: gram(pushed, layer) for layer, pushed in tangents.items()}
+    def products(tangent: Tensor) -> dict[str, Tensor]:
+        return {layer: gram(pushed) for layer, pushed in torch.func.jvp(maps, (x,), (tangent,))[1].items()}
+
+    found: dict[str, Tensor] = torch.func.vmap(products, out_dims=2)(v)
+    for layer, values in found.items():
+        check_finite(values, layer)
+    return found
 
 
-def gram(maps: tuple[Tensor, ...], layer: str) -> Tensor:
-    """(B, h, T, T), refused by name where a map is not a number."""
+def gram(maps: tuple[Tensor, ...]) -> Tensor:
+    """Inner products of T maps, head by head: (B, h, T, T)"""
     flat = torch.stack([m.flatten(2) for m in maps], dim=2)  # (B, h, T, entries)
-    products = (flat @ flat.mT).double()
-    if not products.isfinite().all():
+    return (flat @ flat.mT).double()
+
+
+def check_finite(values: Tensor, layer: str) -> None:
+    if not values.isfinite().all():
         raise InputError(f"the attention maps of {layer} are not finite: the weights or the images are broken")
-    return products
 
 
-def _stacked(each: Iterator[dict[str, Tensor]]) -> dict[str, Array]:
+def _joined_probes(each: Iterator[dict[str, Tensor]]) -> dict[str, Array]:
     """(B, h, K, T, T)"""
     found: dict[str, list[Tensor]] = {}
     for grams in each:
         for layer, gram in grams.items():
             found.setdefault(layer, []).append(gram)
-    return {layer: torch.stack(grams, dim=2).cpu().numpy() for layer, grams in found.items()}
+    return {layer: torch.cat(grams, dim=2).cpu().numpy() for layer, grams in found.items()}
 
 
 def _appended(

@@ -19,9 +19,9 @@ from antiphase.measures.alignment import Alignment
 from antiphase.measures.closed_form import local_alignment
 from antiphase.measures.coupling import Coupling, couple, lambdas_of
 from antiphase.measures.lipschitz import draw
-from antiphase.measures.probes import PAPER_EPS, aligned, at_rest, branch_alignment, gram, gram_probes
+from antiphase.measures.probes import PAPER_EPS, aligned, at_rest, branch_alignment, check_finite, gram, gram_probes
 from antiphase.measures.reverse import loss_alignment, map_gradients, projected_alignment, scalar_alignment
-from antiphase.models.taps import Record, explicit
+from antiphase.models.taps import Record, look
 
 READINGS = {
     "R1": "Jacobians of A1 and A2 with respect to the pixels (Frobenius), per head, at x + xi with xi uniform within 8/255",
@@ -55,7 +55,7 @@ def align(
     max_probes: int | None = None,
     eps: float = PAPER_EPS,
     seed: int = 0,
-    batch_size: int = 64,
+    batch_size: int = 16,
     device: torch.device | str = "cpu",
 ) -> list[Alignment]:
     """Branch alignment of every layer that has two branches, in one of the READINGS."""
@@ -99,14 +99,14 @@ def _finite(
             )
             for layer in lam:
                 changes = tuple(b - a for a, b in zip(clean[layer], moved[layer]))
-                parts[layer].append(gram(changes, layer)[:, :, None].cpu())
+                check_finite(changes[0] + changes[1], layer)
+                parts[layer].append(gram(changes)[:, :, None].cpu())
             advance(len(x), "")
     return [aligned(layer, lam[layer], torch.cat(found).numpy()) for layer, found in parts.items()]
 
 
 def _pairs(classifier: nn.Module, x: Tensor, coupling: Coupling) -> dict[str, tuple[Tensor, Tensor]]:
-    with explicit(classifier) as record:
-        classifier(x)
+    record = look(classifier, x)
     return {layer: (first, second) for layer, (first, second, _) in couple(record, coupling).items()}
 
 

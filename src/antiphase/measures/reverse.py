@@ -18,7 +18,7 @@ from antiphase.config import InputError
 from antiphase.data.imageset import Batch, ImageSet
 from antiphase.measures.alignment import Alignment
 from antiphase.measures.coupling import Coupling, couple, lambdas_of
-from antiphase.measures.probes import Clock, points
+from antiphase.measures.probes import Clock, check_finite, points
 from antiphase.models.taps import Record, explicit
 
 Scalar = Callable[[Tensor, Tensor], Tensor]  # a map (B, h, N, M) and its values (B, h, M, e) -> (B, h)
@@ -228,6 +228,5 @@ def _pulled(record: Record, x: Tensor, u: dict[str, Tensor], coupling: Coupling,
             for column, (a, b) in zip(columns, ((g1, g1), (g2, g2), (g1, g2))):
                 column.append((a * b).sum(1))
         found[name] = [torch.stack(c, dim=1).cpu() for c in columns]
-        if not all(c.isfinite().all() for c in found[name]):
-            raise InputError(f"the attention maps of {name} are not finite: the weights or the images are broken")
+        check_finite(torch.stack(found[name]), name)
     return found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -80,6 +80,32 @@ def explicit(model: nn.Module) -> Iterator[Record]:
                     del module.forward  # the class's own shows again
                 else:
                     module.forward = own
+
+
+def look(model: nn.Module, x: Tensor, layers: Collection[str] | None = None) -> Record:
+    """The maps of a model for x, by the explicit path; what comes after the last of `layers` is not computed.
+
+    Every derivative of what is returned exists. A model that calls a layer twice is read at the first call.
+    """
+    wanted = set(attention_layers(model) if layers is None else layers)
+    with explicit(model) as record:
+        for name in wanted:
+            module = model.get_submodule(name)
+            module.forward = partial(_then_stop, module.forward, record, wanted)
+        with suppress(Enough):
+            model(x)
+    return record
+
+
+def _then_stop(forward: Callable[..., Any], record: Record, wanted: set[str], *args: Any, **kwargs: Any) -> Any:
+    out = forward(*args, **kwargs)
+    if wanted <= record.keys():
+        raise Enough
+    return out
+
+
+class Enough(Exception):
+    """Raised inside a forward when everything that is looked at is there: what follows need not be computed."""
 
 
 @contextmanager
