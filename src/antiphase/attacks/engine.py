@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,10 +20,11 @@ from antiphase import console, runtime
 from antiphase.attacks.checks import check_inputs, order_flags
 from antiphase.attacks.config import PGD
 from antiphase.attacks.job import SLACK, Job
-from antiphase.attacks.pool import run_pgd
+from antiphase.attacks.journal import Journal
+from antiphase.attacks.pool import Pool
 from antiphase.attacks.result import AttackResult
 from antiphase.attacks.within import Linf, Within
-from antiphase.config import InputError
+from antiphase.config import InputError, fingerprint
 
 Protocol = Literal["fast", "paper"]
 Callback = Callable[[nn.Module, Tensor, Tensor], Tensor]  # any attack of somebody else's: (model, x, y) -> x_adv
@@ -41,6 +43,7 @@ def run(
     eight_bit: bool = False,
     within: Within | None = None,
     label: str = "attack",
+    journal: Path | None = None,
 ) -> AttackResult:
     """Attack images x: (n, C, H, W) in [0,1] with labels y: (n,).
 
@@ -48,10 +51,13 @@ def run(
     default to 0..n-1; those of an ImageSet give an image the same starts in every subset. The protocol `fast` stops at an
     example's first success; `paper` takes every run to its own end, as a mean over runs needs. `eight_bit` returns pixels
     on the grid of 255ths. `attack` may be any callable (model, x, y) -> x_adv; it is judged by the same rules, inside
-    `within` if that is given.
+    `within` if that is given. With a `journal`, examples are written there as they end, and those that it knows already are
+    not attacked again: a run that was killed goes on. It is for one model, one attack and ids that differ.
     """
     if batch_size < 1:
         raise InputError(f"batch_size={batch_size} must be at least 1")
+    if journal is not None and not isinstance(attack, PGD):
+        raise InputError("a journal is kept of PGD only: nothing is known of an example inside somebody else's attack")
     geometry = attack.within if isinstance(attack, PGD) else within
     check_inputs(classifier, x, y, geometry)
     device = next((p.device for p in classifier.parameters()), torch.device("cpu"))
@@ -61,7 +67,8 @@ def run(
         if not isinstance(attack, PGD):
             _run_callback(job, attack, geometry)
         elif attack.within.eps > 0:
-            run_pgd(job, attack, every_run=protocol == "paper")
+            kept = None if journal is None else Journal(journal, fingerprint([attack, seed, protocol, eight_bit]))
+            Pool(job, attack, every_run=protocol == "paper", journal=kept).empty()
         return job.result(geometry)
 
 

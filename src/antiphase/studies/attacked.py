@@ -1,4 +1,4 @@
-"""A trained run under attack, part by part: an interrupted evaluation goes on where it was, and memory stays flat."""
+"""A trained run under attack, part by part, so that memory stays flat; an interrupted evaluation goes on, example by example."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from antiphase.measures.success import rates_of
 from antiphase.models.checkpoint import Run
 from antiphase.studies.cells import Cell, cell
 
-PART = 256  # images between two points at which an evaluation can be taken up again
+PART = 256  # images held in memory; a part in work keeps a journal of those it is done with
 
 
 def attack_cells(
@@ -82,6 +82,7 @@ def _compute(
         path = folder / f"part-{number:05d}.json"
         if not path.exists():
             files.write_json(path, _part(model, images.take(rows[start : start + PART]), attack, path, save, settings))
+        _journal(path).unlink(missing_ok=True)
         parts.append(files.read_json(path, "label", "flags"))
     per_image = _merge(before, standing, parts, attack, settings["protocol"])
     answer: Cell = {
@@ -112,7 +113,8 @@ def _strength(model: nn.Module, images: ImageSet, attack: PGD, settings: dict[st
 
 def _part(model: nn.Module, images: ImageSet, attack: PGD, path: Path, save: bool, settings: dict[str, Any]) -> Cell:
     batch = images.all
-    result = engine.run(model, batch.pixels, batch.labels, attack, ids=batch.ids, **settings)
+    shared = {"ids": batch.ids, "journal": _journal(path), **settings}
+    result = engine.run(model, batch.pixels, batch.labels, attack, **shared)
     if save:
         won = result.success
         if settings["eight_bit"]:
@@ -131,6 +133,11 @@ def _part(model: nn.Module, images: ImageSet, attack: PGD, path: Path, save: boo
         "flags": list(result.flags),
         "saved": int(result.success.sum()) if save else 0,
     }
+
+
+def _journal(path: Path) -> Path:
+    """Beside the file of a part that is not whole yet: the examples it is done with."""
+    return path.with_suffix(".journal")
 
 
 def _save_png(model: nn.Module, pixels: Tensor, predictions: Tensor, ids: NDArray[np.int64], path: Path) -> None:

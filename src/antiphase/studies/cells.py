@@ -13,7 +13,7 @@ from antiphase.data.imageset import ImageSet
 from antiphase.models.checkpoint import Run
 
 Cell = dict[str, Any]
-FORMAT = 2  # raised when a cell of the same question would come out differently
+FORMAT = 3  # raised when a cell of the same question would come out differently
 
 
 def check_fits(run: Run, images: ImageSet) -> None:
