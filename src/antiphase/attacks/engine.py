@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from antiphase import console, runtime
 from antiphase.attacks.checks import check_inputs, order_flags
+from antiphase.attacks.compiled import Compile, forwards_at_most, repays
 from antiphase.attacks.config import PGD
 from antiphase.attacks.job import SLACK, Job
 from antiphase.attacks.journal import Journal
@@ -44,6 +45,7 @@ def run(
     within: Within | None = None,
     label: str = "attack",
     journal: Path | None = None,
+    compile: Compile = "auto",
 ) -> AttackResult:
     """Attack images x: (n, C, H, W) in [0,1] with labels y: (n,).
 
@@ -52,7 +54,8 @@ def run(
     example's first success; `paper` takes every run to its own end, as a mean over runs needs. `eight_bit` returns pixels
     on the grid of 255ths. `attack` may be any callable (model, x, y) -> x_adv; it is judged by the same rules, inside
     `within` if that is given. With a `journal`, examples are written there as they end, and those that it knows already are
-    not attacked again: a run that was killed goes on. It is for one model, one attack and ids that differ.
+    not attacked again: a run that was killed goes on. It is for one model, one attack and ids that differ. `compile`
+    is how, not what: `auto` uses torch.compile where the forwards that may be needed repay it (attacks/compiled.py).
     """
     if batch_size < 1:
         raise InputError(f"batch_size={batch_size} must be at least 1")
@@ -68,7 +71,9 @@ def run(
             _run_callback(job, attack, geometry)
         elif attack.within.eps > 0:
             kept = None if journal is None else Journal(journal, fingerprint([attack, seed, protocol, eight_bit]))
-            Pool(job, attack, every_run=protocol == "paper", journal=kept).empty()
+            forwards = forwards_at_most(attack, len(x))
+            fast = compile == "always" or (compile == "auto" and repays(classifier, x[:1].to(device), forwards))
+            Pool(job, attack, every_run=protocol == "paper", compiling=fast, journal=kept).empty()
         return job.result(geometry)
 
 
@@ -130,8 +135,8 @@ def _extended(smaller: AttackResult, standing: Tensor, fresh: AttackResult | Non
         if fresh is not None:
             value[standing] = getattr(fresh, name)
         fields[name] = value
-    flags = fresh.flags if fresh is not None else ()
-    return replace(smaller, **fields, changed_in_run=fields["success"][None], flags=flags)
+    flags, compiled = (fresh.flags, fresh.compiled) if fresh is not None else ((), False)
+    return replace(smaller, **fields, changed_in_run=fields["success"][None], flags=flags, compiled=compiled)
 
 
 def strength_flags(classifier: nn.Module, x: Tensor, y: Tensor, attack: PGD, *, seed: int = 0) -> list[str]:

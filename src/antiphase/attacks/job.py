@@ -39,6 +39,7 @@ class Job:
         self.adversarial = self.x.clone()
         self.changed = torch.zeros(1, n, dtype=torch.bool)  # (R, n)
         self.forwards, self.backwards = torch.zeros(n, dtype=torch.int64), torch.zeros(n, dtype=torch.int64)
+        self.compiled = False  # full batches ran compiled
         self.target: Tensor | None = None  # (n,) the class to reach, if there is one
         self.clean_logits = self._look()
         self.clean = self.clean_logits.argmax(dim=1)
@@ -110,4 +111,5 @@ class Job:
             forwards=self.forwards,
             backwards=self.backwards,
             flags=tuple(self.flags),
+            compiled=self.compiled,
         )

@@ -7,11 +7,13 @@ anyway. n examples, S of them at work, R runs.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from antiphase.attacks.compiled import compiled
 from antiphase.attacks.config import PGD
 from antiphase.attacks.eightbit import to_eight_bits
 from antiphase.attacks.job import SLACK, Job
@@ -53,9 +55,12 @@ class Pool:
     from the start, and every other is written there as it ends.
     """
 
-    def __init__(self, job: Job, attack: PGD, *, every_run: bool, journal: Journal | None = None) -> None:
+    def __init__(
+        self, job: Job, attack: PGD, *, every_run: bool, compiling: bool = False, journal: Journal | None = None
+    ) -> None:
         n = len(job.x)
-        self.job, self.attack, self.every_run, self.journal = job, attack, every_run, journal
+        self.job, self.attack, self.every_run, self.compiling, self.journal = job, attack, every_run, compiling, journal
+        self.fast: Callable[[Tensor], Tensor] | None = None  # for full batches
         self.loss, self.aim, self.sign = LOSSES[attack.loss], job.aim(attack), 1.0 if attack.target is None else -1.0
         self.masks = patch_masks(job.classifier, job.x, job.ids, attack.within, job.seed, job.batch_size, job.device)
         job.changed = torch.zeros(attack.runs if every_run else 1, n, dtype=torch.bool)
@@ -71,6 +76,9 @@ class Pool:
         """Attack until nobody waits or is at work."""
         with lean(self.job.classifier):
             slots = self._enter(self.job.batch_size) if self.waiting else None
+            if slots is not None and self.compiling and len(slots.row) == self.job.batch_size:
+                self.fast = compiled(self.job.classifier, slots.adv)
+                self.job.compiled = self.fast is not None
             while slots is not None and len(slots.row):
                 slots = self._step(slots)
         self.job.flags += self.tally.flags(self.attack, int(self.job.changed.any(dim=0).sum()))
@@ -79,13 +87,15 @@ class Pool:
         """One forward for everybody at work, one step for those who go on; who waits takes the free slots."""
         job = self.job
         adv = slots.adv.requires_grad_()
-        logits = job.classifier(adv)
+        model = self.fast if self.fast is not None and len(adv) == job.batch_size else job.classifier
+        logits = model(adv)
         values = self.sign * self.loss(logits, self.aim[slots.row].to(job.device))
         job.spend(job.forwards, slots.row)
         now = values.detach().double().cpu()
         at_start, spent = slots.step == 0, slots.step == self.attack.steps
         won = job.won(logits.detach().argmax(dim=1).cpu(), slots.row)
-        self.tally.look(slots.row, at_start=at_start, sank=now <= slots.first, won=won, spent=spent)
+        risen = now - slots.first > 1e-5 * (1 + slots.first.abs())  # less is the rounding of other neighbours
+        self.tally.look(slots.row, at_start=at_start, risen=risen, won=won, spent=spent)
         slots = replace(slots, adv=adv.detach(), first=torch.where(at_start, now, slots.first))
         won = self._note(slots, won, spent)
         stay = ~(won | spent)

@@ -21,6 +21,7 @@ class AttackResult:
     forwards: Tensor  # (n,) model evaluations spent
     backwards: Tensor  # (n,)
     flags: tuple[str, ...] = ()  # reasons to distrust this result
+    compiled: bool = False  # full batches ran through torch.compile; success is judged without it in any case
 
     @property
     def correct(self) -> Tensor:

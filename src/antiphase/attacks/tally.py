@@ -20,10 +20,10 @@ class Tally:
         self.stood = torch.zeros(n, dtype=torch.int64)  # runs that failed
         self.fell = torch.zeros(n, dtype=torch.int64)  # of these, with a loss that did not rise
 
-    def look(self, rows: Tensor, *, at_start: Tensor, sank: Tensor, won: Tensor, spent: Tensor) -> None:
+    def look(self, rows: Tensor, *, at_start: Tensor, risen: Tensor, won: Tensor, spent: Tensor) -> None:
         """Each of (S,): a forward of these examples, and how it found them."""
         failed = spent & ~won
-        for count, here in ((self.noise, won & at_start), (self.stood, failed), (self.fell, failed & sank)):
+        for count, here in ((self.noise, won & at_start), (self.stood, failed), (self.fell, failed & ~risen)):
             count.index_add_(0, rows, here.long())  # an example may be at work in two of its runs
 
     def gradient(self, rows: Tensor, grad: Tensor) -> None:
