@@ -23,7 +23,7 @@ from antiphase.attacks.config import PGD
 from antiphase.attacks.job import SLACK, Job
 from antiphase.attacks.journal import Journal
 from antiphase.attacks.pool import Pool
-from antiphase.attacks.result import AttackResult
+from antiphase.attacks.result import AttackResult, Looked
 from antiphase.attacks.within import Linf, Within
 from antiphase.config import InputError, fingerprint
 
@@ -46,6 +46,7 @@ def run(
     label: str = "attack",
     journal: Path | None = None,
     compile: Compile = "auto",
+    looked: Looked | None = None,
 ) -> AttackResult:
     """Attack images x: (n, C, H, W) in [0,1] with labels y: (n,).
 
@@ -56,6 +57,7 @@ def run(
     `within` if that is given. With a `journal`, examples are written there as they end, and those that it knows already are
     not attacked again: a run that was killed goes on. It is for one model, one attack and ids that differ. `compile`
     is how, not what: `auto` uses torch.compile where the forwards that may be needed repay it (attacks/compiled.py).
+    `looked` is what an earlier result knows of the same clean images: they are not shown again.
     """
     if batch_size < 1:
         raise InputError(f"batch_size={batch_size} must be at least 1")
@@ -66,7 +68,7 @@ def run(
     device = next((p.device for p in classifier.parameters()), torch.device("cpu"))
     with runtime.frozen(classifier), console.progress(label, total=len(x)) as advance:
         ids = np.arange(len(x)) if ids is None else ids
-        job = Job(classifier, x.cpu(), y.cpu(), ids, seed, batch_size, device, advance, eight_bit)
+        job = Job(classifier, x.cpu(), y.cpu(), ids, seed, batch_size, device, advance, eight_bit, looked)
         if not isinstance(attack, PGD):
             _run_callback(job, attack, geometry)
         elif attack.within.eps > 0:
@@ -117,9 +119,9 @@ def sweep(
         standing = ~results[-1].success
         fresh = None
         if bool(standing.any()):
-            fresh = run(
-                classifier, x[standing], y[standing], attack, ids=ids[standing.numpy()], protocol=protocol, **kwargs
-            )
+            seen = results[0].looked
+            known = {"ids": ids[standing.numpy()], "looked": seen and seen.of(standing)}
+            fresh = run(classifier, x[standing], y[standing], attack, protocol=protocol, **known, **kwargs)
         results.append(_extended(results[-1], standing, fresh))
     flags = order_flags([float(result.success.double().mean()) for result in results])
     return [replace(result, flags=(*result.flags, *flag)) for result, flag in zip(results, flags)]
