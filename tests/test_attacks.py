@@ -206,6 +206,19 @@ def test_a_sweep_contains_its_smaller_budgets_and_misses_nothing(victim, few):
     assert sum(r.forwards.sum() for r in fast) < sum(r.forwards.sum() for r in paper)
 
 
+def test_a_sweep_looks_at_clean_images_once_and_keeps_what_it_saw(victim, few):
+    """Fewer forwards, the same verdicts and flags as budget after budget by hand."""
+    attacks = [PGD(within=Linf(f"{e}/255"), steps=5) for e in (4, 12)]
+    unsteady = Returns(lambda x: victim(x).softmax(dim=1))
+    small, large = engine.sweep(unsteady, few.pixels, few.labels, attacks, ids=few.ids)
+    rest = np.flatnonzero(~small.success.numpy())
+    by_hand = run(unsteady, take(few, rest), attacks[1])
+    assert torch.equal(large.success[rest], by_hand.success)
+    assert torch.equal(large.adversarial_prediction[rest], by_hand.adversarial_prediction)
+    assert large.flags == by_hand.flags != ()
+    assert set((by_hand.forwards - large.forwards[rest]).tolist()) <= {1, 2}  # the looks, two in the first batch
+
+
 def test_anybodys_attack_is_judged_by_the_same_rules(victim, few):
     def strong(model, x, y):
         leaf = x.clone().requires_grad_()

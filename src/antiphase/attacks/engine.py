@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -17,12 +18,14 @@ from torch import Tensor, nn
 
 from antiphase import console, runtime
 from antiphase.attacks.checks import check_inputs, order_flags
+from antiphase.attacks.compiled import Compile, forwards_at_most, repays
 from antiphase.attacks.config import PGD
 from antiphase.attacks.job import SLACK, Job
-from antiphase.attacks.pool import run_pgd
-from antiphase.attacks.result import AttackResult
+from antiphase.attacks.journal import Journal
+from antiphase.attacks.pool import Pool
+from antiphase.attacks.result import AttackResult, Looked
 from antiphase.attacks.within import Linf, Within
-from antiphase.config import InputError
+from antiphase.config import InputError, fingerprint
 
 Protocol = Literal["fast", "paper"]
 Callback = Callable[[nn.Module, Tensor, Tensor], Tensor]  # any attack of somebody else's: (model, x, y) -> x_adv
@@ -41,6 +44,9 @@ def run(
     eight_bit: bool = False,
     within: Within | None = None,
     label: str = "attack",
+    journal: Path | None = None,
+    compile: Compile = "auto",
+    looked: Looked | None = None,
 ) -> AttackResult:
     """Attack images x: (n, C, H, W) in [0,1] with labels y: (n,).
 
@@ -48,20 +54,28 @@ def run(
     default to 0..n-1; those of an ImageSet give an image the same starts in every subset. The protocol `fast` stops at an
     example's first success; `paper` takes every run to its own end, as a mean over runs needs. `eight_bit` returns pixels
     on the grid of 255ths. `attack` may be any callable (model, x, y) -> x_adv; it is judged by the same rules, inside
-    `within` if that is given.
+    `within` if that is given. With a `journal`, examples are written there as they end, and those that it knows already are
+    not attacked again: a run that was killed goes on. It is for one model, one attack and ids that differ. `compile`
+    is how, not what: `auto` uses torch.compile where the forwards that may be needed repay it (attacks/compiled.py).
+    `looked` is what an earlier result knows of the same clean images: they are not shown again.
     """
     if batch_size < 1:
         raise InputError(f"batch_size={batch_size} must be at least 1")
+    if journal is not None and not isinstance(attack, PGD):
+        raise InputError("a journal is kept of PGD only: nothing is known of an example inside somebody else's attack")
     geometry = attack.within if isinstance(attack, PGD) else within
     check_inputs(classifier, x, y, geometry)
     device = next((p.device for p in classifier.parameters()), torch.device("cpu"))
     with runtime.frozen(classifier), console.progress(label, total=len(x)) as advance:
         ids = np.arange(len(x)) if ids is None else ids
-        job = Job(classifier, x.cpu(), y.cpu(), ids, seed, batch_size, device, advance, eight_bit)
+        job = Job(classifier, x.cpu(), y.cpu(), ids, seed, batch_size, device, advance, eight_bit, looked)
         if not isinstance(attack, PGD):
             _run_callback(job, attack, geometry)
         elif attack.within.eps > 0:
-            run_pgd(job, attack, every_run=protocol == "paper")
+            kept = None if journal is None else Journal(journal, fingerprint([attack, seed, protocol, eight_bit]))
+            forwards = forwards_at_most(attack, len(x))
+            fast = compile == "always" or (compile == "auto" and repays(classifier, x[:1].to(device), forwards))
+            Pool(job, attack, every_run=protocol == "paper", compiling=fast, journal=kept).empty()
         return job.result(geometry)
 
 
@@ -105,9 +119,9 @@ def sweep(
         standing = ~results[-1].success
         fresh = None
         if bool(standing.any()):
-            fresh = run(
-                classifier, x[standing], y[standing], attack, ids=ids[standing.numpy()], protocol=protocol, **kwargs
-            )
+            seen = results[0].looked
+            known = {"ids": ids[standing.numpy()], "looked": seen and seen.of(standing)}
+            fresh = run(classifier, x[standing], y[standing], attack, protocol=protocol, **known, **kwargs)
         results.append(_extended(results[-1], standing, fresh))
     flags = order_flags([float(result.success.double().mean()) for result in results])
     return [replace(result, flags=(*result.flags, *flag)) for result, flag in zip(results, flags)]
@@ -123,8 +137,8 @@ def _extended(smaller: AttackResult, standing: Tensor, fresh: AttackResult | Non
         if fresh is not None:
             value[standing] = getattr(fresh, name)
         fields[name] = value
-    flags = fresh.flags if fresh is not None else ()
-    return replace(smaller, **fields, changed_in_run=fields["success"][None], flags=flags)
+    flags, compiled = (fresh.flags, fresh.compiled) if fresh is not None else ((), False)
+    return replace(smaller, **fields, changed_in_run=fields["success"][None], flags=flags, compiled=compiled)
 
 
 def strength_flags(classifier: nn.Module, x: Tensor, y: Tensor, attack: PGD, *, seed: int = 0) -> list[str]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from antiphase import runtime
 from antiphase.attacks.checks import check_logits, model_flags
 from antiphase.attacks.config import PGD
-from antiphase.attacks.result import AttackResult
+from antiphase.attacks.result import AttackResult, Looked
 from antiphase.attacks.within import Within
 
 SLACK = 1e-7  # float32 leaves a ball by up to 6e-8
@@ -32,6 +32,7 @@ class Job:
     device: torch.device
     advance: Callable[[int, str], None]
     eight_bit: bool = False  # only pixels on the grid of 255ths count
+    looked: Looked | None = None  # an earlier look at these very images: they are not shown again
     flags: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -39,9 +40,11 @@ class Job:
         self.adversarial = self.x.clone()
         self.changed = torch.zeros(1, n, dtype=torch.bool)  # (R, n)
         self.forwards, self.backwards = torch.zeros(n, dtype=torch.int64), torch.zeros(n, dtype=torch.int64)
+        self.compiled = False  # full batches ran compiled
         self.target: Tensor | None = None  # (n,) the class to reach, if there is one
-        self.clean_logits = self._look()
-        self.clean = self.clean_logits.argmax(dim=1)
+        self.seen = self.looked or self._look()
+        self.flags += self.seen.flags
+        self.clean = self.seen.logits.argmax(dim=1)
 
     def batches(self, rows: Tensor) -> list[Tensor]:
         return list(torch.split(rows, self.batch_size)) if len(rows) else []
@@ -50,15 +53,19 @@ class Job:
         with torch.no_grad():
             answer: Tensor = self.classifier(pixels.to(self.device))
         check_logits(answer, len(rows), self.y[rows])
-        self.forwards[rows] += 1
+        self.spend(self.forwards, rows)
         return answer.cpu()
 
-    def _look(self) -> Tensor:
-        """Logits of the clean images, and what they say about the model."""
+    @staticmethod
+    def spend(cost: Tensor, rows: Tensor) -> None:
+        """One more for each row; for a row that is named twice, two."""
+        cost.index_add_(0, rows, torch.ones_like(rows))
+
+    def _look(self) -> Looked:
         first, *rest = self.batches(torch.arange(len(self.x)))
         answers = [self.logits(self.x[first], first)]
-        self.flags += model_flags(answers[0], self.logits(self.x[first], first))
-        return torch.cat([*answers, *(self.logits(self.x[rows], rows) for rows in rest)])
+        flags = tuple(model_flags(answers[0], self.logits(self.x[first], first)))
+        return Looked(torch.cat([*answers, *(self.logits(self.x[rows], rows) for rows in rest)]), flags)
 
     def aim(self, attack: PGD) -> Tensor:
         """(n,): the class whose loss is driven, up for an untargeted attack, down for a targeted one."""
@@ -66,12 +73,12 @@ class Job:
             return self.y if attack.label == "true" else self.clean
         if isinstance(attack.target, int):
             self.target = torch.full_like(self.y, attack.target)
-            check_logits(self.clean_logits, len(self.y), self.target)
+            check_logits(self.seen.logits, len(self.y), self.target)
         elif attack.target == "least-likely":
-            self.target = self.clean_logits.argmin(dim=1)
+            self.target = self.seen.logits.argmin(dim=1)
         else:  # any class but the predicted one, each as likely
             draw = runtime.uniform((self.seed, "target"), self.ids, (1,))[:, 0]
-            other = torch.from_numpy((draw * (self.clean_logits.shape[1] - 1)).astype(np.int64))
+            other = torch.from_numpy((draw * (self.seen.logits.shape[1] - 1)).astype(np.int64))
             self.target = other + (other >= self.clean)
         return self.target
 
@@ -105,4 +112,6 @@ class Job:
             forwards=self.forwards,
             backwards=self.backwards,
             flags=tuple(self.flags),
+            compiled=self.compiled,
+            looked=self.seen,
         )

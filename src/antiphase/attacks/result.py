@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor
+
+
+class Looked(NamedTuple):
+    """What the model says of clean images, and what that says of the model."""
+
+    logits: Tensor  # (n, K)
+    flags: tuple[str, ...]
+
+    def of(self, rows: Tensor) -> Looked:
+        return Looked(self.logits[rows], self.flags)
 
 
 @dataclass(frozen=True)
@@ -21,6 +32,8 @@ class AttackResult:
     forwards: Tensor  # (n,) model evaluations spent
     backwards: Tensor  # (n,)
     flags: tuple[str, ...] = ()  # reasons to distrust this result
+    compiled: bool = False  # full batches ran through torch.compile; success is judged without it in any case
+    looked: Looked | None = None  # spares a later attack on the same images its own look
 
     @property
     def correct(self) -> Tensor:

@@ -40,6 +40,7 @@ class Command(OfRuns):
     protocol: Literal["fast", "paper"] = "fast"  # paper: every budget and run on its own; fast: only what still stands
     save: bool = False  # keep the adversarial images in the folder of the run
     eight_bit: bool = False  # pixels on the grid of 255ths; with --save as PNG files, verified after reading them again
+    compile: Literal["auto", "never", "always"] = "auto"  # torch.compile; auto: where the evaluation repays it
     seed: int = 0  # of the subset and of everything drawn
 
     @classmethod
@@ -88,7 +89,8 @@ def run(command: Command) -> dict[str, Any]:
 
     run, device = Run(folder), pick_device(command.device)
     images = command.source.choose(run.about, command.seed)
-    shared: dict[str, Any] = {name: getattr(command, name) for name in ("protocol", "seed", "save", "eight_bit")}
+    names = ("protocol", "seed", "save", "eight_bit", "compile")
+    shared: dict[str, Any] = {name: getattr(command, name) for name in names}
     cells = attack_cells(run, images, command.attacks(), device=device, **shared)
     return {"run": str(folder), "scale": command.scale, "cells": cells}
 

@@ -1,4 +1,4 @@
-"""A trained run under attack, part by part: an interrupted evaluation goes on where it was, and memory stays flat."""
+"""A trained run under attack, part by part, so that memory stays flat; an interrupted evaluation goes on, example by example."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from antiphase import files
 from antiphase.attacks import engine
 from antiphase.attacks.checks import order_flags
+from antiphase.attacks.compiled import Compile, forwards_at_most, repays
 from antiphase.attacks.config import PGD
 from antiphase.attacks.eightbit import to_bytes
 from antiphase.attacks.engine import Protocol
@@ -26,7 +27,7 @@ from antiphase.measures.success import rates_of
 from antiphase.models.checkpoint import Run
 from antiphase.studies.cells import Cell, cell
 
-PART = 256  # images between two points at which an evaluation can be taken up again
+PART = 256  # images held in memory; a part in work keeps a journal of those it is done with
 
 
 def attack_cells(
@@ -38,9 +39,13 @@ def attack_cells(
     seed: int = 0,
     save: bool = False,
     eight_bit: bool = False,
+    compile: Compile = "auto",
     device: torch.device | str = "cpu",
 ) -> list[Cell]:
-    """One cell a budget, smallest first. Under `fast` a budget attacks only what the smaller ones left standing."""
+    """One cell a budget, smallest first. Under `fast` a budget attacks only what the smaller ones left standing.
+
+    `compile` is no part of the question: `auto` weighs the whole evaluation, and the cell records what was done.
+    """
     model: list[nn.Module] = []  # loaded when the first part has to be computed
     found: list[Cell] = []
     for attack in sorted(attacks, key=lambda a: a.within.eps):
@@ -59,11 +64,21 @@ def attack_cells(
                 model.append(run.classifier(device))
             label = f"{run.name} {attack.within}"
             settings = {"seed": seed, "protocol": protocol, "eight_bit": eight_bit, "label": label}
+            settings["compile"] = _decided(compile, model[0], images, attacks)
             return _compute(model[0], images, attack, before, folder, save, settings)
 
         found.append(cell(run, "attacks", images, question, compute))
     flags = order_flags([c["rates"]["asr_change"]["value"] for c in found])
     return [c | {"flags": [*c["flags"], *flag]} for c, flag in zip(found, flags)]
+
+
+def _decided(compile: Compile, model: nn.Module, images: ImageSet, attacks: Sequence[PGD]) -> Compile:
+    """One decision for all budgets and parts: what is compiled serves them all."""
+    if compile != "auto":
+        return compile
+    first = images.take(np.arange(1)).all.pixels.to(next(model.parameters()).device)
+    forwards = sum(forwards_at_most(attack, len(images)) for attack in attacks)
+    return "always" if repays(model, first, forwards) else "never"
 
 
 def _compute(
@@ -82,6 +97,7 @@ def _compute(
         path = folder / f"part-{number:05d}.json"
         if not path.exists():
             files.write_json(path, _part(model, images.take(rows[start : start + PART]), attack, path, save, settings))
+        _journal(path).unlink(missing_ok=True)
         parts.append(files.read_json(path, "label", "flags"))
     per_image = _merge(before, standing, parts, attack, settings["protocol"])
     answer: Cell = {
@@ -97,6 +113,7 @@ def _compute(
         ),
         "forwards_per_image": float(np.mean(per_image["forwards"])),
         "backwards_per_image": float(np.mean(per_image["backwards"])),
+        "compiled": any(part["compiled"] for part in parts),
     }
     if save:
         answer["saved"] = {"folder": folder.name, "images": sum(part["saved"] for part in parts)}
@@ -112,7 +129,8 @@ def _strength(model: nn.Module, images: ImageSet, attack: PGD, settings: dict[st
 
 def _part(model: nn.Module, images: ImageSet, attack: PGD, path: Path, save: bool, settings: dict[str, Any]) -> Cell:
     batch = images.all
-    result = engine.run(model, batch.pixels, batch.labels, attack, ids=batch.ids, **settings)
+    shared = {"ids": batch.ids, "journal": _journal(path), **settings}
+    result = engine.run(model, batch.pixels, batch.labels, attack, **shared)
     if save:
         won = result.success
         if settings["eight_bit"]:
@@ -129,8 +147,14 @@ def _part(model: nn.Module, images: ImageSet, attack: PGD, path: Path, save: boo
         "forwards": result.forwards.tolist(),
         "backwards": result.backwards.tolist(),
         "flags": list(result.flags),
+        "compiled": result.compiled,
         "saved": int(result.success.sum()) if save else 0,
     }
+
+
+def _journal(path: Path) -> Path:
+    """Beside the file of a part that is not whole yet: the examples it is done with."""
+    return path.with_suffix(".journal")
 
 
 def _save_png(model: nn.Module, pixels: Tensor, predictions: Tensor, ids: NDArray[np.int64], path: Path) -> None:

@@ -1,0 +1,85 @@
+"""Which examples an attack is done with, on disk as they end: one line of JSON each, appended.
+
+What a killed process left is taken over by the next. Lines are only ever appended, so SIGKILL leaves at most the last one
+torn; it is cut off, and its example attacked again.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from antiphase.config import InputError
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An example whose runs have all ended."""
+
+    id: int
+    changed: list[int]  # one a run: 1 where it succeeded
+    forwards: int
+    backwards: int
+    tally: list[int]  # in the order of Tally.NAMES
+    pixels: str | None  # of an example that was fooled, in base64
+
+
+class Journal:
+    """Entries of one question (attack, seed, protocol), named in the first line: those of another are refused."""
+
+    def __init__(self, path: Path, question: str) -> None:
+        self.path, self.question = path, question
+
+    def read(self) -> list[Entry]:
+        """What is there already; anything after the last whole line is cut off."""
+        if not self.path.exists():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.touch()
+        values, whole = _whole_lines(self.path.read_bytes())
+        os.truncate(self.path, whole)
+        if not values:
+            self._append([{"question": self.question}])
+        elif values[0] != {"question": self.question}:
+            raise InputError(f"{self.path} is the journal of another attack: delete it, or name another")
+        return [Entry(**value) for value in values[1:]]
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        self._append([asdict(entry) for entry in entries])
+
+    def _append(self, values: Sequence[dict[str, Any]]) -> None:
+        text = "".join(json.dumps(value) + "\n" for value in values)
+        with self.path.open("ab") as file:
+            file.write(text.encode())
+
+
+def _whole_lines(content: bytes) -> tuple[list[Any], int]:
+    """The values of the lines up to the first that is torn, and the number of bytes they take."""
+    values, size = [], 0
+    for line in content.splitlines(keepends=True):
+        try:
+            if not line.endswith(b"\n"):
+                break
+            values.append(json.loads(line))
+        except ValueError:
+            break
+        size += len(line)
+    return values, size
+
+
+def pack(pixels: Tensor) -> str:
+    return base64.b64encode(np.ascontiguousarray(pixels.numpy()).tobytes()).decode()
+
+
+def unpack(packed: str, like: Tensor) -> Tensor:
+    """The very bits that were packed; dtype and shape are those of `like`."""
+    array = np.frombuffer(base64.b64decode(packed), dtype=like.numpy().dtype)
+    return torch.from_numpy(array.reshape(like.shape).copy())

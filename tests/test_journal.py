@@ -1,0 +1,176 @@
+"""An attack that is interrupted, even by SIGKILL in the middle of a write, goes on with the examples it is not done with."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from antiphase.attacks import L2, PGD, Linf, engine
+from antiphase.config import InputError
+from antiphase.models.checkpoint import Run
+
+
+class Counted(torch.nn.Module):
+    """A model that counts the images it is shown, and may be interrupted."""
+
+    def __init__(self, model, calls=10**9):
+        super().__init__()
+        self.model, self.calls, self.images = model, calls, 0
+
+    def forward(self, x):
+        self.calls, self.images = self.calls - 1, self.images + len(x)
+        if self.calls < 0:
+            raise KeyboardInterrupt
+        return self.model(x)
+
+
+class Stairs(torch.nn.Module):
+    """A model whose gradient is zero for some images and misleads for the rest: it raises red flags."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        flat = (x.mean(dim=(1, 2, 3)) > 0.3)[:, None, None, None]
+        return self.model(torch.where(flat, (x * 8).round() / 8 + 0 * x, 2 * x.detach() - x))
+
+
+@pytest.fixture(scope="module")
+def few(digits):
+    return digits[1].subset(96).all
+
+
+@pytest.fixture(scope="module")
+def victim(pair):
+    return pair[1].classifier()
+
+
+def attacked(model, few, attack, journal=None, **options):
+    settings = {"ids": few.ids, "batch_size": 16, "journal": journal, **options}
+    return engine.run(model, few.pixels, few.labels, attack, **settings)
+
+
+def interrupted(victim, few, attack, journal, calls, **options):
+    with pytest.raises(KeyboardInterrupt):
+        attacked(Counted(victim, calls), few, attack, journal, **options)
+
+
+def assert_same(a, b):
+    for name in ("success", "clean_prediction", "adversarial_prediction", "changed_in_run", "forwards", "backwards"):
+        assert torch.equal(getattr(a, name), getattr(b, name)), name
+    assert a.flags == b.flags
+    assert (a.adversarial != b.adversarial).double().mean() < 0.01  # other neighbours, other rounding: docs/attacks.md
+
+
+CASES = {
+    "fast": (PGD(within=Linf("12/255"), runs=2), {}),
+    "paper": (PGD(within=Linf("12/255"), runs=3, steps=8), {"protocol": "paper"}),
+    "eight bits": (PGD(within=L2(0.8), steps=30), {"eight_bit": True}),
+    "target": (PGD(within=Linf("32/255"), target="random"), {}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_interrupted_attack_ends_as_if_it_never_was(case, victim, few, tmp_path):
+    attack, options = CASES[case]
+    whole = Counted(victim)
+    expected = attacked(whole, few, attack, **options)
+    journal = tmp_path / "part.journal"
+    for calls in (40, 45):  # twice: what was taken over is not written again
+        interrupted(victim, few, attack, journal, calls, **options)
+    known = [json.loads(line)["id"] for line in journal.read_text().splitlines()[1:]]
+    assert 0 < len(known) == len(set(known)) < 96
+    rest = Counted(victim)
+    assert_same(attacked(rest, few, attack, journal, **options), expected)
+    assert rest.images < whole.images - 2 * len(known)
+    after = Counted(victim)
+    assert_same(attacked(after, few, attack, journal, **options), expected)
+    assert after.images == 96 + 16 + int(expected.success.sum())  # looks and judgements: nobody is attacked again
+
+
+def test_red_flags_survive_an_interruption(victim, few, tmp_path):
+    model, attack = Stairs(victim), PGD(within=Linf("4/255"), steps=5)
+    expected = attacked(model, few, attack)
+    assert len(expected.flags) >= 2
+    interrupted(model, few, attack, tmp_path / "journal", 25)
+    assert attacked(model, few, attack, tmp_path / "journal").flags == expected.flags
+
+
+def test_a_record_torn_at_any_byte_is_cut_off(victim, few, tmp_path):
+    attack = PGD(within=Linf("12/255"), steps=5)
+    journal = tmp_path / "journal"
+    expected = attacked(victim, few, attack, journal)
+    written, draw = journal.read_bytes(), random.Random(0)
+    lines = written.splitlines(keepends=True)
+    for cut in (0, 1, len(lines[0]) - 1, len(written) - 1, *(draw.randrange(len(written)) for _ in range(4))):
+        journal.write_bytes(written[:cut])
+        assert_same(attacked(victim, few, attack, journal), expected)
+        now = journal.read_bytes().splitlines()
+        assert sorted(json.loads(line).get("id", -1) for line in now) == sorted([-1, *few.ids.tolist()])
+
+
+def test_the_journal_of_another_attack_is_refused(victim, few, tmp_path):
+    attacked(victim, few, PGD(within=Linf("12/255"), steps=2), tmp_path / "journal")
+    with pytest.raises(InputError, match="journal of another attack"):
+        attacked(victim, few, PGD(within=Linf("13/255"), steps=2), tmp_path / "journal")
+    with pytest.raises(InputError, match="of PGD only"):
+        attacked(victim, few, lambda model, x, y: x, tmp_path / "journal")  # noqa: ARG005
+
+
+def test_runs_of_one_example_side_by_side_are_all_counted_and_the_first_is_kept(victim, few):
+    attack, few = (
+        PGD(within=Linf("12/255"), runs=4, steps=8),
+        few._replace(**{k: v[:20] for k, v in few._asdict().items()}),
+    )
+    together, alone = (attacked(victim, few, attack, protocol="paper", batch_size=size) for size in (80, 10))
+    assert torch.equal(together.backwards, alone.backwards)
+    assert torch.equal(together.forwards[:10], alone.forwards[:10])  # these are looked at twice in both
+    assert torch.equal(together.adversarial_prediction, alone.adversarial_prediction)
+    assert (together.adversarial != alone.adversarial).double().mean() < 0.01
+
+
+def test_an_evaluation_killed_at_random_moments_ends_with_the_rows_of_one_never_killed(
+    pair, tmp_path, monkeypatch, cli
+):
+    """`antiphase attack` in a process of its own, SIGKILL; the same command goes on with the examples left over."""
+    for name in ("killed", "whole"):
+        shutil.copytree(pair[1].folder, tmp_path / name, ignore=shutil.ignore_patterns("attacks", "measures"))
+    flags = ("--eps", "6/255,10/255", "--images", "300", "--steps", "100", "--save", "--json")
+    argv = [sys.executable, "-m", "antiphase", "attack", str(tmp_path / "killed"), *flags]
+    seen, draw = 0, random.Random(0)
+    for _ in range(2):
+        process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while process.poll() is None and _done(tmp_path / "killed") <= seen:
+            time.sleep(0.005)
+        time.sleep(draw.uniform(0, 0.2))
+        assert process.poll() is None, "it was over before it could be killed"
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        seen = _done(tmp_path / "killed")
+    assert seen > 0
+    shown, real = [], Run.classifier
+
+    def counted(run, *args):
+        shown.append(Counted(real(run, *args)))
+        return shown[-1].eval()
+
+    monkeypatch.setattr(Run, "classifier", counted)
+    answers = [json.loads(cli("attack", tmp_path / name, *flags)[1])["cells"] for name in ("killed", "whole")]
+    for resumed, never in zip(*answers):
+        assert {**resumed, "run": "", "seconds": 0} == {**never, "run": "", "seconds": 0}
+    assert shown[0].images < shown[1].images - seen  # each of those done had at least a start and a step behind it
+    assert not list(tmp_path.glob("*/attacks/*/*.journal"))
+
+
+def _done(folder) -> int:
+    """Examples that the parts and journals of an evaluation are done with."""
+    lines = sum(path.read_bytes().count(b"\n") - 1 for path in folder.glob("attacks/*/*.journal"))
+    return lines + sum(len(json.loads(path.read_text())["label"]) for path in folder.glob("attacks/*/part-*.json"))
