@@ -29,13 +29,11 @@ class Command(OfRuns):
     measures: str | None = None  # lipschitz, alignment, lambda, separated by commas; None: all that the model has
     base: Path | None = None  # a softmax run: its head pairs are the control of an alignment
     draws: int = 32  # random perturbations per image for the Lipschitz estimate
-    estimators: str = (
-        "sample"  # of local Lipschitz: sample, power, ascent, separated by commas; the last two come together
-    )
-    levels: str = "maps"  # where it is measured: maps, branch, block, separated by commas
+    estimators: str = "sample"  # of local Lipschitz: sample, power, ascent; the last two come together
+    levels: str = "maps"  # where it is measured: maps, branch, block
     probes: int = 32  # random directions per image for the alignment
-    max_probes: int | None = None  # doubled up to so many for images whose sign is undecided; None: never
-    readings: str = "R1"  # of alignment: R1 to R8, R6 as R6-entropy and the like, separated by commas
+    max_probes: int | None = None  # doubled up to so many while a sign is undecided; None: never
+    readings: str = "R1"  # of alignment: R1 to R8 (R6 as R6-entropy, ...), separated by commas
     out: Path | None = None  # folder for the raw rows and a figure of each measure
     rows: Literal["parquet", "jsonl"] = "parquet"  # how --out writes rows
     seed: int = 0  # of the subset and of everything drawn
