@@ -1,0 +1,275 @@
+"""How much of a perturbation the subtraction A1 - lambda A2 takes away (M2.4), from finite changes (reading R3).
+
+Levels: "maps", dA_b = A_b(x + xi) - A_b(x) for the two maps of a head; "values", the change of A_b V, that of V included, which
+both share and which alone gives cos > 0; "held", the same with V as it was on the clean image. ||d1||^2, ||d2||^2, <d1, d2> and lambda are kept per image and head; every other number follows from them.
+n images, h heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from antiphase import console
+from antiphase.config import InputError
+from antiphase.data.imageset import ImageSet
+from antiphase.measures.alignment import Alignment
+from antiphase.measures.coupling import WANTS, Coupling, couple
+from antiphase.measures.interval import rate
+from antiphase.measures.paired import mean_interval, spearman
+from antiphase.measures.perturbations import Perturbed, check_names, on, perturbed
+from antiphase.measures.probes import PAPER_EPS, at_rest, gram
+from antiphase.models.attention import Branches
+from antiphase.models.taps import Record, explicit
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Level = Literal["maps", "values", "held"]
+Pairs = dict[tuple[Level, str], tuple[Tensor, Tensor, float]]  # (level, layer) -> first, second: (B, h, ...), lambda
+REMEDY = {
+    "branches": ': coupling="pseudo" holds pairs of its heads against each other',
+    "shuffled": ': coupling="branches" needs one head only',
+    "pseudo": ': coupling="branches" is for differential layers',
+}
+
+
+@dataclass(frozen=True)
+class Cancellation:
+    """One layer under one perturbation."""
+
+    layer: str
+    perturbation: str
+    level: Level
+    lam: float
+    n1: Array  # (n, h) ||d1||^2
+    n2: Array  # (n, h) ||d2||^2
+    ip: Array  # (n, h) <d1, d2>
+    l2: Array  # (n,) of the perturbation, as it was reached
+    linf: Array  # (n,)
+
+    @property
+    def alignment(self) -> Alignment:
+        """The same numbers as what alignment says of a direction: cos, rho, kappa, who is alive."""
+        return Alignment(self.layer, self.lam, self.n1[..., None], self.n2[..., None], self.ip[..., None])
+
+    @property
+    def alive(self) -> NDArray[np.bool_]:
+        """(n, h): both branches moved"""
+        return self.alignment.alive
+
+    @property
+    def cos(self) -> Array:
+        """(n, h)"""
+        return self.alignment.cos
+
+    @property
+    def combined(self) -> Array:
+        """(n, h): ||d1 - lambda d2||^2, what is left"""
+        left: Array = np.maximum(self.n1 + self.lam**2 * self.n2 - 2 * self.lam * self.ip, 0)
+        return left
+
+    @property
+    def alpha(self) -> Array:
+        """(n, h): alpha_tri = ||d1 - lambda d2|| / (||d1|| + |lambda| ||d2||) in [0,1]; NaN where nothing moved"""
+        most = np.sqrt(self.n1) + abs(self.lam) * np.sqrt(self.n2)
+        return _over(np.sqrt(self.combined), most)
+
+    @property
+    def reference(self) -> Array:
+        """(n, h): alpha_tri of orthogonal changes, sqrt(1 + kappa^2) / (1 + kappa): only less than that is cancellation"""
+        most = np.sqrt(self.n1) + abs(self.lam) * np.sqrt(self.n2)
+        return _over(np.sqrt(self.n1 + self.lam**2 * self.n2), most)
+
+    @property
+    def residue(self) -> Array:
+        """(n, h): 1 / CMRR in [0,2]; 0 is complete cancellation, 1 none, above it the subtraction amplifies"""
+        return _over(self.combined, self.n1 + self.lam**2 * self.n2)
+
+    @property
+    def cmrr(self) -> Array:
+        """(n, h): (||d1||^2 + lambda^2 ||d2||^2) / ||d1 - lambda d2||^2; infinite where everything cancels"""
+        return _inverse(self.residue)
+
+    @property
+    def pooled_cmrr(self) -> Array:
+        """(n,): the same with all heads of the layer as one map"""
+        return _inverse(_over(self.combined.sum(1), (self.n1 + self.lam**2 * self.n2).sum(1)))
+
+    @property
+    def image_cos(self) -> Array:
+        """(n,): mean over the heads that are alive"""
+        return _over(np.where(self.alive, self.cos, 0).sum(1), self.alive.sum(1).astype(np.float64))
+
+    def summary(self) -> dict[str, Any]:
+        """Means over (image, head) pairs whose branches both moved, rates clustered by image; infinite CMRR are counted."""
+        alive = self.alive
+        tables = {"alpha": self.alpha, "reference": self.reference, "residue": self.residue, "cos": self.cos}
+        cmrr = self.cmrr[alive]
+        return {
+            "layer": self.layer,
+            "perturbation": self.perturbation,
+            "level": self.level,
+            "lambda": self.lam,
+            **{name: float(table[alive].mean()) if alive.any() else None for name, table in tables.items()},
+            "cmrr_median": _finite(np.median(cmrr)) if len(cmrr) else None,
+            "cmrr_infinite": int(np.isinf(cmrr).sum()),
+            "image_cos": mean_interval(self.image_cos),
+            "image_log_cmrr": mean_interval(_log(self.pooled_cmrr)),
+            "cancels": rate(self.residue < 1, where=alive).plain(),
+            "positive": rate(self.cos > 0, where=alive).plain(),
+            "alpha_cos": spearman(self.alpha[alive], self.cos[alive]),
+            "l2": float(self.l2.mean()),
+            "linf": float(self.linf.max()),
+            "dead": int((~alive).sum()),
+            "images": self.n1.shape[0],
+            "heads": self.n1.shape[1],
+        }
+
+    def rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
+        """One row an image and head, raw numbers first; an infinite CMRR is a residue of 0."""
+        names = ("n1", "n2", "ip", "alpha", "reference", "residue", "cmrr", "cos")
+        tables = {name: getattr(self, name) for name in names}
+        about = {"layer": self.layer, "perturbation": self.perturbation, "level": self.level, "lambda": self.lam}
+        return [
+            about
+            | {"head": h, "image": int(image), "l2": float(self.l2[i]), "linf": float(self.linf[i])}
+            | {name: _finite(table[i, h]) for name, table in tables.items()}
+            for i, image in enumerate(ids)
+            for h in range(self.n1.shape[1])
+        ]
+
+
+def cancellation(
+    classifier: nn.Module,
+    images: ImageSet,
+    *,
+    perturbations: tuple[str, ...] = ("sign", "fgsm", "pgd"),
+    eps: float = PAPER_EPS,
+    coupling: Coupling = "branches",
+    levels: tuple[Level, ...] = ("maps", "values", "held"),
+    clip: bool = True,
+    seed: int = 0,
+    batch_size: int = 64,
+    device: torch.device | str = "cpu",
+) -> list[Cancellation]:
+    """Every layer that has such pairs, at every level, under every perturbation of `perturbations.py`."""
+    parts: dict[tuple[str, Level, str], list[Array]] = {}
+    lam: dict[str, float] = {}
+    sizes: dict[str, list[Perturbed]] = {name: [] for name in perturbations}
+    for clean, name, moved, there in moved_maps(
+        classifier, images, perturbations, eps=eps, clip=clip, seed=seed, batch_size=batch_size, device=device
+    ):
+        sizes[name].append(moved)
+        before = pairs(clean, clean, coupling, levels)
+        if not before:
+            raise InputError(f"cancellation needs {WANTS[coupling]}{REMEDY[coupling]}")
+        for (level, layer), (first, second, weight) in pairs(there, clean, coupling, levels).items():
+            lam[layer] = weight
+            was = before[level, layer]
+            change = tuple(now.cpu().double() - old.cpu().double() for now, old in zip((first, second), was[:2]))
+            parts.setdefault((name, level, layer), []).append(gram(change, layer).numpy())
+    found = {key: np.concatenate(each) for key, each in parts.items()}
+    l2, linf = (
+        {name: np.concatenate([getattr(p, norm) for p in each]) for name, each in sizes.items()}
+        for norm in ("l2", "linf")
+    )
+    return [
+        Cancellation(layer, name, level, lam[layer], g[..., 0, 0], g[..., 1, 1], g[..., 0, 1], l2[name], linf[name])
+        for (name, level, layer), g in found.items()
+    ]
+
+
+def moved_maps(
+    classifier: nn.Module,
+    images: ImageSet,
+    names: tuple[str, ...],
+    *,
+    eps: float,
+    clip: bool,
+    seed: int,
+    batch_size: int,
+    device: torch.device | str,
+) -> Iterator[tuple[Record, str, Perturbed, Record]]:
+    """For every batch and perturbation: the layers on the images as they are, and on the perturbed ones."""
+    check_names(names)
+    with at_rest(classifier), console.progress("perturbed maps", total=len(images) * len(names)) as advance:
+        for raw in images.batches(batch_size):
+            batch = on(raw, device)
+            clean = look(classifier, batch.pixels)
+            for name in names:
+                moved = perturbed(classifier, batch, name, eps, seed, clip=clip)
+                yield clean, name, moved, look(classifier, moved.pixels)
+                advance(len(batch.ids), name)
+
+
+def look(classifier: nn.Module, pixels: Tensor) -> Record:
+    """The attention layers on these pixels, refused by name where a map is not a number."""
+    with explicit(classifier) as record:
+        classifier(pixels)
+    for layer, maps in record.items():
+        if not maps.combined.isfinite().all():
+            raise InputError(f"the attention maps of {layer} are not finite: the weights or the images are broken")
+    return record
+
+
+def pairs(record: Record, clean: Record, coupling: Coupling, levels: tuple[Level, ...]) -> Pairs:
+    """The two maps of each pair, and the two mixtures they make of the values here or of those of the clean images."""
+    found: Pairs = {}
+    for layer, (first, second, lam) in couple(record, coupling).items():
+        for level in levels:
+            if level == "maps":
+                found[level, layer] = first, second, lam
+            else:
+                v = _shared(record[layer] if level == "values" else clean[layer], coupling)
+                found[level, layer] = first @ v, second @ v, lam
+    return found
+
+
+def _shared(maps: Branches, coupling: Coupling) -> Tensor:
+    """V of each pair. Pseudo-branches share those of both their heads side by side, as in the differential twin."""
+    v = maps.values
+    return torch.cat([v[:, 0 : v.shape[1] - 1 : 2], v[:, 1::2]], dim=-1) if coupling == "pseudo" else v
+
+
+def over_layers(found: list[Cancellation]) -> list[dict[str, Any]]:
+    """Do layers with a larger lambda cancel more? Spearman over the layers of a model, for each perturbation and level;
+    None where it has fewer than 3 of them. The paper says that a larger lambda goes with a smaller alpha."""
+    kinds = dict.fromkeys((c.perturbation, c.level) for c in found)
+    rows = []
+    for perturbation, level in kinds:
+        layers = [c.summary() for c in found if (c.perturbation, c.level) == (perturbation, level)]
+        lam, alpha, cos = (np.array([s[k] for s in layers], dtype=np.float64) for k in ("lambda", "alpha", "cos"))
+        rows.append(
+            {
+                "perturbation": perturbation,
+                "level": level,
+                "layers": len(layers),
+                "lambda_alpha": spearman(lam, alpha),
+                "cos_alpha": spearman(cos, alpha),
+            }
+        )
+    return rows
+
+
+def _over(top: Array, bottom: Array) -> Array:
+    ratio: Array = np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom > 0)
+    return ratio
+
+
+def _inverse(residue: Array) -> Array:
+    inverse: Array = np.divide(1, residue, out=np.where(residue == 0, np.inf, np.nan), where=residue > 0)
+    return inverse
+
+
+def _log(values: Array) -> Array:
+    logs: Array = np.log(values, out=np.full_like(values, np.nan), where=np.isfinite(values) & (values > 0))
+    return logs
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

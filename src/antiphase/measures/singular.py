@@ -1,0 +1,75 @@
+"""The largest singular value of a Jacobian, one for each example, without holding a Jacobian (L-power, M2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphase import runtime
+from antiphase.config import InputError
+
+WINDOW = 5  # iterations over which the value must stand still
+
+
+class Singular(NamedTuple):
+    value: Tensor  # (B,) float64; a lower bound of sigma_max, whatever the number of iterations
+    direction: Tensor  # (B, ...) of length 1: where in the input it was found
+    iterations: Tensor  # (B,) until it stood still
+    converged: Tensor  # (B,) whether it did
+
+
+def sigma_max(
+    f: Callable[[Tensor], Tensor],
+    x: Tensor,
+    iterations: int = 50,
+    tolerance: float = 1e-3,
+    *,
+    ids: NDArray[np.int64] | None = None,
+    seed: int = 0,
+) -> Singular:
+    """sigma_max(df/dx) of each example of f: (B, ...) -> (B, ...), by v <- J'(J v) / ||.||, forward then reverse mode.
+
+    Row i of f may depend on row i of x alone. Each example stops on its own, when its value has grown by less than
+    `tolerance` (relative) over 5 iterations, so it does not depend on its neighbours. The start is drawn from the stream
+    of `ids` (0, 1, ... when not given). The value is sqrt(||J'J v||), between ||J v|| and sigma_max.
+    """
+    if iterations < 1:
+        raise InputError(f"iterations={iterations} must be at least 1")
+    keys = np.arange(len(x)) if ids is None else ids
+    v = _unit(torch.from_numpy(runtime.normal((seed, "singular"), keys, tuple(x.shape[1:]))).to(x))
+    pull = torch.func.vjp(f, x)[1]
+    value, direction = torch.zeros(len(x), dtype=torch.float64), v.clone()
+    took, going = torch.zeros(len(x), dtype=torch.int64), torch.ones(len(x), dtype=torch.bool)
+    history: list[Tensor] = []
+    for _ in range(iterations):
+        (back,) = pull(torch.func.jvp(f, (x,), (v,))[1])
+        history.append(_length(back).sqrt())
+        if not history[-1].isfinite().all():
+            raise InputError("the Jacobian is not finite: the weights or the images are broken")
+        better = going & (history[-1] >= value)
+        value[better] = history[-1][better]
+        direction[better] = v[better]
+        took[going] += 1
+        v = _unit(back, v)
+        if len(history) > WINDOW:
+            going &= history[-1] - history[-1 - WINDOW] > tolerance * history[-1]
+        if not going.any():
+            break
+    return Singular(value, direction, took, ~going)
+
+
+def _length(v: Tensor) -> Tensor:
+    """(B,) float64"""
+    return v.flatten(1).norm(dim=1).double().cpu()
+
+
+def _unit(v: Tensor, otherwise: Tensor | None = None) -> Tensor:
+    """Each row at length 1; a row that is zero as it was before."""
+    length: Tensor = v.flatten(1).norm(dim=1).reshape(-1, *[1] * (v.dim() - 1))
+    unit: Tensor = torch.where(length > 0, v / length.clamp_min(1e-30), v if otherwise is None else otherwise)
+    return unit
