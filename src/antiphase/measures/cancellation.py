@@ -1,8 +1,9 @@
 """How much of a perturbation the subtraction A1 - lambda A2 takes away (M2.4), from finite changes (reading R3).
 
 Levels: "maps", dA_b = A_b(x + xi) - A_b(x) for the two maps of a head; "values", the change of A_b V, that of V included, which
-both share and which alone gives cos > 0; "held", the same with V as it was on the clean image. ||d1||^2, ||d2||^2, <d1, d2> and lambda are kept per image and head; every other number follows from them.
-n images, h heads.
+both share and which alone gives cos > 0; "held", the same with V as it was on the clean image.
+
+||d1||^2, ||d2||^2, <d1, d2> and lambda are kept per image and head; every other number follows from them. n images, h heads.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from antiphase.data.imageset import ImageSet
 from antiphase.measures.alignment import Alignment
 from antiphase.measures.coupling import WANTS, Coupling, couple
 from antiphase.measures.interval import rate
-from antiphase.measures.paired import mean_interval, spearman
+from antiphase.measures.paired import finite, log_of, mean_interval, over, spearman
 from antiphase.measures.perturbations import Perturbed, check_names, on, perturbed
 from antiphase.measures.probes import PAPER_EPS, at_rest, gram
 from antiphase.models.attention import Branches
@@ -77,18 +78,18 @@ class Cancellation:
     def alpha(self) -> Array:
         """(n, h): alpha_tri = ||d1 - lambda d2|| / (||d1|| + |lambda| ||d2||) in [0,1]; NaN where nothing moved"""
         most = np.sqrt(self.n1) + abs(self.lam) * np.sqrt(self.n2)
-        return _over(np.sqrt(self.combined), most)
+        return over(np.sqrt(self.combined), most)
 
     @property
     def reference(self) -> Array:
         """(n, h): alpha_tri of orthogonal changes, sqrt(1 + kappa^2) / (1 + kappa): only less than that is cancellation"""
         most = np.sqrt(self.n1) + abs(self.lam) * np.sqrt(self.n2)
-        return _over(np.sqrt(self.n1 + self.lam**2 * self.n2), most)
+        return over(np.sqrt(self.n1 + self.lam**2 * self.n2), most)
 
     @property
     def residue(self) -> Array:
         """(n, h): 1 / CMRR in [0,2]; 0 is complete cancellation, 1 none, above it the subtraction amplifies"""
-        return _over(self.combined, self.n1 + self.lam**2 * self.n2)
+        return over(self.combined, self.n1 + self.lam**2 * self.n2)
 
     @property
     def cmrr(self) -> Array:
@@ -98,12 +99,12 @@ class Cancellation:
     @property
     def pooled_cmrr(self) -> Array:
         """(n,): the same with all heads of the layer as one map"""
-        return _inverse(_over(self.combined.sum(1), (self.n1 + self.lam**2 * self.n2).sum(1)))
+        return _inverse(over(self.combined.sum(1), (self.n1 + self.lam**2 * self.n2).sum(1)))
 
     @property
     def image_cos(self) -> Array:
         """(n,): mean over the heads that are alive"""
-        return _over(np.where(self.alive, self.cos, 0).sum(1), self.alive.sum(1).astype(np.float64))
+        return over(np.where(self.alive, self.cos, 0).sum(1), self.alive.sum(1).astype(np.float64))
 
     def summary(self) -> dict[str, Any]:
         """Means over (image, head) pairs whose branches both moved, rates clustered by image; infinite CMRR are counted."""
@@ -116,10 +117,10 @@ class Cancellation:
             "level": self.level,
             "lambda": self.lam,
             **{name: float(table[alive].mean()) if alive.any() else None for name, table in tables.items()},
-            "cmrr_median": _finite(np.median(cmrr)) if len(cmrr) else None,
+            "cmrr_median": finite(np.median(cmrr)) if len(cmrr) else None,
             "cmrr_infinite": int(np.isinf(cmrr).sum()),
             "image_cos": mean_interval(self.image_cos),
-            "image_log_cmrr": mean_interval(_log(self.pooled_cmrr)),
+            "image_log_cmrr": mean_interval(log_of(self.pooled_cmrr)),
             "cancels": rate(self.residue < 1, where=alive).plain(),
             "positive": rate(self.cos > 0, where=alive).plain(),
             "alpha_cos": spearman(self.alpha[alive], self.cos[alive]),
@@ -138,7 +139,7 @@ class Cancellation:
         return [
             about
             | {"head": h, "image": int(image), "l2": float(self.l2[i]), "linf": float(self.linf[i])}
-            | {name: _finite(table[i, h]) for name, table in tables.items()}
+            | {name: finite(table[i, h]) for name, table in tables.items()}
             for i, image in enumerate(ids)
             for h in range(self.n1.shape[1])
         ]
@@ -256,20 +257,6 @@ def over_layers(found: list[Cancellation]) -> list[dict[str, Any]]:
     return rows
 
 
-def _over(top: Array, bottom: Array) -> Array:
-    ratio: Array = np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom > 0)
-    return ratio
-
-
 def _inverse(residue: Array) -> Array:
     inverse: Array = np.divide(1, residue, out=np.where(residue == 0, np.inf, np.nan), where=residue > 0)
     return inverse
-
-
-def _log(values: Array) -> Array:
-    logs: Array = np.log(values, out=np.full_like(values, np.nan), where=np.isfinite(values) & (values > 0))
-    return logs
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from antiphase.config import InputError
 from antiphase.measures.cancellation import Array, Cancellation
 from antiphase.measures.interval import holm
-from antiphase.measures.paired import mean_interval, paired, sign_of
+from antiphase.measures.paired import log_of, mean_interval, paired, sign_of
 from antiphase.measures.perturbations import PERTURBATIONS
 
 MATCHED = 0.05  # two perturbations whose mean l2 differ by less than this share are of equal size in l2, too
@@ -72,11 +70,7 @@ def _row(noise: Cancellation, attack: Cancellation, statistic: str) -> dict[str,
 
 def _per_image(c: Cancellation, statistic: str) -> Array:
     """(n,); NaN where it does not exist, or everything cancels"""
-    if statistic == "cos":
-        return c.image_cos
-    cmrr = c.pooled_cmrr
-    logs: Array = np.log(cmrr, out=np.full_like(cmrr, np.nan), where=np.isfinite(cmrr))
-    return logs
+    return c.image_cos if statistic == "cos" else log_of(c.pooled_cmrr)
 
 
 def _verdict(row: dict[str, Any]) -> str:

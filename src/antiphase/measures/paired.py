@@ -1,4 +1,4 @@
-"""Means with intervals, two measurements of the same images against each other, rank correlation of a few layers."""
+"""Ratios that may not exist, means with intervals, paired measurements of the same images, rank correlation of a few layers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,23 @@ from scipy.stats import binomtest, rankdata, t, wilcoxon
 Array = np.ndarray[Any, np.dtype[np.float64]]
 ALL_ORDERS = 7  # up to here every permutation is looked at: 5,040
 DRAWN = 10_000  # beyond, this many of them
+
+
+def over(top: Array, bottom: Array) -> Array:
+    """top / bottom, NaN where the bottom is not positive"""
+    ratio: Array = np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom > 0)
+    return ratio
+
+
+def log_of(values: Array) -> Array:
+    """NaN where there is no finite logarithm"""
+    logs: Array = np.log(values, out=np.full_like(values, np.nan), where=np.isfinite(values) & (values > 0))
+    return logs
+
+
+def finite(value: float) -> float | None:
+    """As JSON knows numbers."""
+    return float(value) if np.isfinite(value) else None
 
 
 def mean_interval(values: Array) -> dict[str, Any]:

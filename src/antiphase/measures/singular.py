@@ -65,7 +65,8 @@ def sigma_max(
 
 def _length(v: Tensor) -> Tensor:
     """(B,) float64"""
-    return v.flatten(1).norm(dim=1).double().cpu()
+    length: Tensor = v.flatten(1).norm(dim=1)
+    return length.cpu().double()
 
 
 def _unit(v: Tensor, otherwise: Tensor | None = None) -> Tensor:
