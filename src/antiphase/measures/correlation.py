@@ -1,7 +1,7 @@
 """Do the two maps look alike, and do they move alike? (C1)
 
 DiffCLIP's criterion, correlated on noisy images and not on clean ones, is about the maps; cancellation needs correlated
-*changes* (M3.3). Both are given: every statistic of the maps on clean and on corrupted images, and the correlation of the changes.
+*changes* (M3.3). Both are given: each statistic of the maps on clean and on corrupted images, and the correlation of the changes.
 Statistics are taken row by row, over the tokens that a row may look at, and averaged over the rows of a map; rows of fewer than 4
 such tokens (the first of a causal map) are left out. Entropies and divergences are in bits. n images, h heads, N tokens.
 """
@@ -137,7 +137,7 @@ def _compared(clean: Record, here: Record, coupling: Coupling, top: int) -> dict
         seen = _visible(here[layer])
         a, b, c, d = (m.cpu().double() for m in (first, second, *before[layer][:2]))
         if coupling == "pseudo":
-            seen = seen[:, : 2 * a.shape[1] : 2]
+            seen = seen[:, : 2 * a.shape[1] : 2] | seen[:, 1::2]
         found[layer] = likeness(a, b, seen, top) | subtraction(a, b, lam, seen) | movement(a - c, b - d, seen)
     return found
 
@@ -196,7 +196,8 @@ def _pearson(a: Tensor, b: Tensor, seen: Tensor) -> Tensor:
 
 def _entropy(p: Tensor) -> Tensor:
     """Of rows that sum to 1, in bits: (..., M) -> (...)"""
-    return -torch.special.xlogy(p, p).sum(-1) / np.log(2)
+    bits: Tensor = -torch.special.xlogy(p, p).sum(-1) / np.log(2)
+    return bits
 
 
 def _ratio(top: Tensor, bottom: Tensor) -> Tensor:

@@ -37,6 +37,7 @@ def sigma_max(
     Row i of f may depend on row i of x alone. Each example stops on its own, when its value has grown by less than
     `tolerance` (relative) over 5 iterations, so it does not depend on its neighbours. The start is drawn from the stream
     of `ids` (0, 1, ... when not given). The value is sqrt(||J'J v||), between ||J v|| and sigma_max.
+    A fused kernel has no forward mode: call it inside `taps.explicit(model)` where f is a model or a part of one.
     """
     if iterations < 1:
         raise InputError(f"iterations={iterations} must be at least 1")
