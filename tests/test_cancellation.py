@@ -34,7 +34,7 @@ def of(d1, d2, lam=0.8, perturbation="sign", layer="a"):
     d1, d2 = (np.asarray(d, dtype=np.float64) for d in (d1, d2))
     sizes = np.ones(len(d1))
     moments = ((d1 * d1).sum(-1), (d2 * d2).sum(-1), (d1 * d2).sum(-1))
-    return Cancellation(layer, perturbation, "maps", lam, *moments, sizes, sizes)
+    return Cancellation(layer, perturbation, EPS, "maps", "branches", lam, *moments, sizes, sizes)
 
 
 def deep(attention=None, depth=3):
@@ -218,9 +218,10 @@ def test_changes_of_a_real_model_come_from_its_own_maps(which, coupling, pair, d
 def test_cancellation_and_propagation_do_not_depend_on_the_batch(pair, digits):
     model, few = pair[1].classifier(), digits[1].subset(7)
     for measure, field in ((cancellation, "ip"), (propagation, "change"), (propagation, "without")):
-        whole, parts = (measure(model, few, batch_size=size) for size in (64, 3))
+        whole, parts = (measure(model, few, perturbations=("sign", "blur"), batch_size=size) for size in (64, 3))
+        assert len(whole) == len(parts)
         for a, b in zip(whole, parts):
-            assert getattr(a, field) == pytest.approx(getattr(b, field), rel=1e-2, abs=1e-5)
+            assert getattr(a, field) == pytest.approx(getattr(b, field), rel=1e-3, abs=1e-6)
     assert block_sigma(model, few, batch_size=3) == pytest.approx(block_sigma(model, few), rel=1e-3)
 
 
@@ -250,17 +251,20 @@ def test_the_verdict_on_common_mode_follows_the_data():
         named = [Cancellation(**{**vars(c), "perturbation": p}) for c, p in ((noise, "sign"), (attack, "pgd"))]
         return {row["statistic"]: row for row in common_mode(named)}
 
+    assert verdicts(alike, apart)["cos"]["verdict"] == "noise common-mode, attack opposed"
+    assert verdicts(alike, apart)["log_cmrr"]["verdict"] == "noise cancelled, attack amplified"
     for row in verdicts(alike, apart).values():
-        assert row["verdict"] == "noise common-mode, attack opposed"
         assert row["difference"]["interval"][0] > 0
         assert row["p"] < 1e-6
         assert (row["above"], row["below"], row["matched"]) == (40, 0, True)
         json.dumps(row, allow_nan=False)
     assert verdicts(apart, alike)["cos"]["verdict"] == "noise opposed, attack common-mode"
     assert verdicts(alike, alike)["cos"]["verdict"] == "both common-mode, no difference shown"
-    assert verdicts(apart, apart)["log_cmrr"]["verdict"] == "both opposed, no difference shown"
+    assert verdicts(apart, apart)["log_cmrr"]["verdict"] == "both amplified, no difference shown"
     assert verdicts(alike, of(d, d + other / 4))["cos"]["verdict"] == "both common-mode, the attack more so"
     assert verdicts(orthogonal, apart)["cos"]["verdict"] == "noise undecided, attack opposed"
+    smaller = Cancellation(**{**vars(apart), "perturbation": "pgd", "eps": 1 / 255})
+    assert common_mode([alike, smaller]) == []  # of another size: nothing to compare
     with pytest.raises(InputError, match="noise is compared with attacks"):
         common_mode([alike])
 
@@ -324,13 +328,22 @@ def test_a_linear_block_never_exceeds_its_largest_gain_and_reaches_it_along_the_
         assert sigma[:, k] == pytest.approx(float(torch.linalg.svdvals(full)[0]), rel=1e-4)
     for found in propagation(model, few, sigma=sigma):
         assert (found.slack <= 1 + 1e-4).all()
-        assert all(share["hits"] == 0 or found.slack.max() < 1 + 1e-4 for share in found.summary()["slack_exceeds_1"])
         assert np.isnan(found.counterfactual).all()  # nothing to subtract
     before = few.all.pixels.reshape(4, 4, 16)
     with explicit(model):
         top = sigma_max(model.blocks[0], before, 500, 1e-6)
     gain = (model.blocks[0](before + top.direction) - model.blocks[0](before)).flatten(1).norm(dim=1).detach()
     assert gain.numpy() / sigma[:, 0] == pytest.approx(1, rel=1e-4)
+
+
+def test_blocks_side_by_side_are_no_single_stream(digits):
+    class Parallel(LinearModel):
+        def forward(self, pixels):
+            x = pixels.reshape(len(pixels), 4, 16)
+            return self.head((self.blocks[0](x) + self.blocks[1](x)).mean(dim=1))
+
+    with pytest.raises(InputError, match="no single stream"):
+        propagation(Parallel().eval(), digits[1].subset(2))
 
 
 def test_the_product_of_the_gains_telescopes(digits):
@@ -483,6 +496,12 @@ def test_one_branch_where_two_are_needed_is_refused_with_the_remedy(measure, pai
     few = digits[1].subset(2)
     with pytest.raises(InputError, match=r'two branches.*coupling="pseudo"'):
         measure(pair[0].classifier(), few)
+    model = pair[0].classifier().train()
+    with pytest.raises(InputError) as kept:  # while the error is alive, too
+        measure(model, few)
+    assert kept
+    assert model.training
+    assert torch.is_grad_enabled()
     with pytest.raises(InputError, match=r'softmax layer.*coupling="branches"'):
         measure(pair[1].classifier(), few, coupling="pseudo")
 

@@ -8,7 +8,7 @@ both share and which alone gives cos > 0; "held", the same with V as it was on t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,14 +24,16 @@ from antiphase.measures.alignment import Alignment
 from antiphase.measures.coupling import WANTS, Coupling, couple
 from antiphase.measures.interval import rate
 from antiphase.measures.paired import finite, log_of, mean_interval, over, spearman
-from antiphase.measures.perturbations import Perturbed, check_names, on, perturbed
-from antiphase.measures.probes import PAPER_EPS, at_rest, gram
+from antiphase.measures.perturbations import Perturbed, check_names, on, perturbed, size_of
+from antiphase.measures.probes import PAPER_EPS, announce, at_rest, gram
 from antiphase.models.attention import Branches
 from antiphase.models.taps import Record, explicit
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Level = Literal["maps", "values", "held"]
-Pairs = dict[tuple[Level, str], tuple[Tensor, Tensor, float]]  # (level, layer) -> first, second: (B, h, ...), lambda
+Pair = tuple[Tensor, Tensor, float]  # first, second: (B, h, ...) each, and lambda
+Pairs = dict[tuple[Level, str], Pair]  # (level, layer) -> what is held against each other
+CHEAPER = "noise and fgsm without pgd and scrambled"
 REMEDY = {
     "branches": ': coupling="pseudo" holds pairs of its heads against each other',
     "shuffled": ': coupling="branches" needs one head only',
@@ -45,7 +47,9 @@ class Cancellation:
 
     layer: str
     perturbation: str
+    eps: float | None  # None for corruptions, which have a size of their own
     level: Level
+    coupling: Coupling
     lam: float
     n1: Array  # (n, h) ||d1||^2
     n2: Array  # (n, h) ||d2||^2
@@ -114,7 +118,9 @@ class Cancellation:
         return {
             "layer": self.layer,
             "perturbation": self.perturbation,
+            "eps": self.eps,
             "level": self.level,
+            "coupling": self.coupling,
             "lambda": self.lam,
             **{name: float(table[alive].mean()) if alive.any() else None for name, table in tables.items()},
             "cmrr_median": finite(np.median(cmrr)) if len(cmrr) else None,
@@ -135,9 +141,10 @@ class Cancellation:
         """One row an image and head, raw numbers first; an infinite CMRR is a residue of 0."""
         names = ("n1", "n2", "ip", "alpha", "reference", "residue", "cmrr", "cos")
         tables = {name: getattr(self, name) for name in names}
-        about = {"layer": self.layer, "perturbation": self.perturbation, "level": self.level, "lambda": self.lam}
+        about = {name: getattr(self, name) for name in ("layer", "perturbation", "eps", "level", "coupling")}
         return [
             about
+            | {"lambda": self.lam}
             | {"head": h, "image": int(image), "l2": float(self.l2[i]), "linf": float(self.linf[i])}
             | {name: finite(table[i, h]) for name, table in tables.items()}
             for i, image in enumerate(ids)
@@ -159,53 +166,46 @@ def cancellation(
     device: torch.device | str = "cpu",
 ) -> list[Cancellation]:
     """Every layer that has such pairs, at every level, under every perturbation of `perturbations.py`."""
+    check_names(perturbations)
     parts: dict[tuple[str, Level, str], list[Array]] = {}
-    lam: dict[str, float] = {}
     sizes: dict[str, list[Perturbed]] = {name: [] for name in perturbations}
-    for clean, name, moved, there in moved_maps(
-        classifier, images, perturbations, eps=eps, clip=clip, seed=seed, batch_size=batch_size, device=device
-    ):
-        sizes[name].append(moved)
-        before = pairs(clean, clean, coupling, levels)
-        if not before:
-            raise InputError(f"cancellation needs {WANTS[coupling]}{REMEDY[coupling]}")
-        for (level, layer), (first, second, weight) in pairs(there, clean, coupling, levels).items():
-            lam[layer] = weight
-            was = before[level, layer]
-            change = tuple(now.cpu().double() - old.cpu().double() for now, old in zip((first, second), was[:2]))
-            parts.setdefault((name, level, layer), []).append(gram(change, layer).numpy())
-    found = {key: np.concatenate(each) for key, each in parts.items()}
-    l2, linf = (
-        {name: np.concatenate([getattr(p, norm) for p in each]) for name, each in sizes.items()}
-        for norm in ("l2", "linf")
-    )
+    lam: dict[str, float] = {}
+    with at_rest(classifier), console.progress("cancellation", total=len(images) * len(perturbations)) as advance:
+        for raw in images.batches(batch_size):
+            began, first, batch = time.perf_counter(), not parts, on(raw, device)
+            clean = look(classifier, batch.pixels)
+            before = pairs(clean, clean, coupling, levels)
+            if not before:
+                raise InputError(f"cancellation needs {WANTS[coupling]}{REMEDY[coupling]}")
+            for name in perturbations:
+                moved = perturbed(classifier, batch, name, eps, seed, clip=clip)
+                sizes[name].append(moved)
+                for key, pair in pairs(look(classifier, moved.pixels), clean, coupling, levels).items():
+                    parts.setdefault((name, *key), []).append(_moments(before[key], pair, key[1]))
+                    lam[key[1]] = pair[2]
+                advance(len(batch.ids), name)
+            if first:
+                announce("cancellation", (time.perf_counter() - began) * len(images) / len(raw.ids), images, CHEAPER)
     return [
-        Cancellation(layer, name, level, lam[layer], g[..., 0, 0], g[..., 1, 1], g[..., 0, 1], l2[name], linf[name])
-        for (name, level, layer), g in found.items()
+        Cancellation(
+            layer,
+            name,
+            size_of(name, eps),
+            level,
+            coupling,
+            lam[layer],
+            *np.concatenate(parts[name, level, layer]).transpose(2, 0, 1),
+            *(np.concatenate([getattr(p, norm) for p in sizes[name]]) for norm in ("l2", "linf")),
+        )
+        for name, level, layer in parts
     ]
 
 
-def moved_maps(
-    classifier: nn.Module,
-    images: ImageSet,
-    names: tuple[str, ...],
-    *,
-    eps: float,
-    clip: bool,
-    seed: int,
-    batch_size: int,
-    device: torch.device | str,
-) -> Iterator[tuple[Record, str, Perturbed, Record]]:
-    """For every batch and perturbation: the layers on the images as they are, and on the perturbed ones."""
-    check_names(names)
-    with at_rest(classifier), console.progress("perturbed maps", total=len(images) * len(names)) as advance:
-        for raw in images.batches(batch_size):
-            batch = on(raw, device)
-            clean = look(classifier, batch.pixels)
-            for name in names:
-                moved = perturbed(classifier, batch, name, eps, seed, clip=clip)
-                yield clean, name, moved, look(classifier, moved.pixels)
-                advance(len(batch.ids), name)
+def _moments(before: Pair, after: Pair, layer: str) -> Array:
+    """||d1||^2, ||d2||^2, <d1, d2> of the changes: (B, h, 3)"""
+    d1, d2 = (now.cpu().double() - was.cpu().double() for now, was in zip(after[:2], before[:2]))
+    products = gram((d1, d2), layer).numpy()
+    return np.stack([products[..., 0, 0], products[..., 1, 1], products[..., 0, 1]], axis=-1)
 
 
 def look(classifier: nn.Module, pixels: Tensor) -> Record:
@@ -240,19 +240,14 @@ def _shared(maps: Branches, coupling: Coupling) -> Tensor:
 def over_layers(found: list[Cancellation]) -> list[dict[str, Any]]:
     """Do layers with a larger lambda cancel more? Spearman over the layers of a model, for each perturbation and level;
     None where it has fewer than 3 of them. The paper says that a larger lambda goes with a smaller alpha."""
-    kinds = dict.fromkeys((c.perturbation, c.level) for c in found)
+    kinds = dict.fromkeys((c.perturbation, c.eps, c.level, c.coupling) for c in found)
     rows = []
-    for perturbation, level in kinds:
-        layers = [c.summary() for c in found if (c.perturbation, c.level) == (perturbation, level)]
+    for kind in kinds:
+        layers = [c.summary() for c in found if (c.perturbation, c.eps, c.level, c.coupling) == kind]
         lam, alpha, cos = (np.array([s[k] for s in layers], dtype=np.float64) for k in ("lambda", "alpha", "cos"))
         rows.append(
-            {
-                "perturbation": perturbation,
-                "level": level,
-                "layers": len(layers),
-                "lambda_alpha": spearman(lam, alpha),
-                "cos_alpha": spearman(cos, alpha),
-            }
+            dict(zip(("perturbation", "eps", "level", "coupling"), kind))
+            | {"layers": len(layers), "lambda_alpha": spearman(lam, alpha), "cos_alpha": spearman(cos, alpha)}
         )
     return rows
 

@@ -16,7 +16,10 @@ from antiphase.measures.paired import log_of, mean_interval, paired, sign_of
 from antiphase.measures.perturbations import PERTURBATIONS
 
 MATCHED = 0.05  # two perturbations whose mean l2 differ by less than this share are of equal size in l2, too
-SAYS = {1: "common-mode", -1: "opposed", None: "undecided"}
+SAYS = {
+    "cos": {1: "common-mode", -1: "opposed", None: "undecided"},
+    "log_cmrr": {1: "cancelled", -1: "amplified", None: "undecided"},
+}
 
 
 def common_mode(found: list[Cancellation]) -> list[dict[str, Any]]:
@@ -32,18 +35,22 @@ def common_mode(found: list[Cancellation]) -> list[dict[str, Any]]:
         raise InputError(f"noise is compared with attacks, and one of them was not measured: there is {measured}")
     rows = [
         _row(noise, attack, statistic)
-        for statistic in ("cos", "log_cmrr")
+        for statistic in SAYS
         for noise in found
         for attack in found
-        if (noise.layer, noise.level) == (attack.layer, attack.level)
+        if _what(noise) == _what(attack)
         if (kinds[noise.perturbation], kinds[attack.perturbation]) == ("noise", "attack")
     ]
-    for statistic in ("cos", "log_cmrr"):
+    for statistic in SAYS:
         same = [row for row in rows if row["statistic"] == statistic]
         for row, p in zip(same, holm([row["p_wilcoxon"] for row in same])):
             row["p"] = p
             row["verdict"] = _verdict(row)
     return rows
+
+
+def _what(c: Cancellation) -> tuple[Any, ...]:
+    return c.layer, c.level, c.coupling, c.eps
 
 
 def _row(noise: Cancellation, attack: Cancellation, statistic: str) -> dict[str, Any]:
@@ -53,6 +60,8 @@ def _row(noise: Cancellation, attack: Cancellation, statistic: str) -> dict[str,
     return {
         "layer": noise.layer,
         "level": noise.level,
+        "coupling": noise.coupling,
+        "eps": noise.eps,
         "statistic": statistic,
         "noise": noise.perturbation,
         "attack": attack.perturbation,
@@ -62,8 +71,8 @@ def _row(noise: Cancellation, attack: Cancellation, statistic: str) -> dict[str,
         "matched": ratio is not None and abs(ratio - 1) < MATCHED,
         "under_noise": under_noise,
         "under_attack": under_attack,
-        "noise_is": SAYS[sign_of(under_noise)],
-        "attack_is": SAYS[sign_of(under_attack)],
+        "noise_is": SAYS[statistic][sign_of(under_noise)],
+        "attack_is": SAYS[statistic][sign_of(under_attack)],
         **paired(first, second),
     }
 
@@ -81,6 +90,6 @@ def _verdict(row: dict[str, Any]) -> str:
     if "undecided" in (noise, attack):
         return f"noise {noise}, attack {attack}"
     if noise == attack:
-        more = order if noise == "common-mode" else order.replace("more so", "less so")
+        more = order if noise in ("common-mode", "cancelled") else order.replace("more so", "less so")
         return f"both {noise}, {more}"
     return f"noise {noise}, attack {attack}"

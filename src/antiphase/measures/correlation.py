@@ -53,6 +53,7 @@ class Correlation:
 
     layer: str
     perturbation: str
+    coupling: Coupling
     lam: float
     top: int  # the k of the overlap
     rows_used: int  # of a map
@@ -64,6 +65,7 @@ class Correlation:
         return {
             "layer": self.layer,
             "perturbation": self.perturbation,
+            "coupling": self.coupling,
             "lambda": self.lam,
             "top": self.top,
             "rows_used": self.rows_used,
@@ -74,11 +76,11 @@ class Correlation:
 
     def rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
         """One row an image and head."""
-        about = {"layer": self.layer, "perturbation": self.perturbation, "lambda": self.lam, "top": self.top}
+        about = {"layer": self.layer, "perturbation": self.perturbation, "coupling": self.coupling}
         heads = self.statistics["pearson"].shape[1]
         return [
             about
-            | {"head": h, "image": int(image), "l2": float(self.l2[i])}
+            | {"lambda": self.lam, "top": self.top, "head": h, "image": int(image), "l2": float(self.l2[i])}
             | {name: finite(values[i, h]) for name, values in self.statistics.items()}
             for i, image in enumerate(ids)
             for h in range(heads)
@@ -124,7 +126,7 @@ def correlation(
     if not parts:
         raise InputError(f"correlation needs {WANTS[coupling]}{REMEDY[coupling]}")
     return [
-        Correlation(layer, name, lam[layer], top, used[layer], _joined(each), np.concatenate(l2[name]))
+        Correlation(layer, name, coupling, lam[layer], top, used[layer], _joined(each), np.concatenate(l2[name]))
         for (name, layer), each in parts.items()
     ]
 

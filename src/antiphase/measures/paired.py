@@ -44,6 +44,16 @@ def mean_interval(values: Array) -> dict[str, Any]:
     return {"value": mean, "interval": [mean - half, mean + half], "n": n}
 
 
+def geometric_interval(values: Array) -> dict[str, Any]:
+    """Geometric mean of positive values, its interval that of their logarithms; others are left out."""
+    found = mean_interval(log_of(values))
+    value, interval = found["value"], found["interval"]
+    return found | {
+        "value": None if value is None else math.exp(value),
+        "interval": None if interval is None else [math.exp(end) for end in interval],
+    }
+
+
 def sign_of(estimate: dict[str, Any], zero: float = 0.0) -> int | None:
     """+1 or -1 where the interval leaves `zero` out, None where it does not: undecided."""
     if estimate["interval"] is None:

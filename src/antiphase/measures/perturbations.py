@@ -184,6 +184,11 @@ def check_names(names: tuple[str, ...]) -> None:
         raise InputError(f"perturbation {asked} is not known: it takes {', '.join(PERTURBATIONS)}")
 
 
+def size_of(name: str, eps: float) -> float | None:
+    """The eps that a perturbation was given, None for corruptions: they have a size of their own."""
+    return None if PERTURBATIONS[name].kind == "corruption" else float(Linf(eps).eps)
+
+
 def on(batch: Batch, device: torch.device | str) -> Batch:
     return Batch(batch.pixels.to(device), batch.labels.to(device), batch.ids)
 

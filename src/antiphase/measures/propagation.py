@@ -6,12 +6,9 @@ Defined for softmax and differential models alike. n images, L blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import pairwise
-from typing import Any, NamedTuple
+import time
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,13 +19,12 @@ from antiphase import console
 from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
 from antiphase.measures.interval import rate
-from antiphase.measures.paired import log_of, mean_interval, over, sign_of
-from antiphase.measures.perturbations import check_names, on, perturbed
-from antiphase.measures.probes import PAPER_EPS, at_rest
+from antiphase.measures.paired import geometric_interval, mean_interval, over, sign_of
+from antiphase.measures.perturbations import check_names, on, perturbed, size_of
+from antiphase.measures.probes import PAPER_EPS, announce, at_rest
 from antiphase.measures.singular import sigma_max
-from antiphase.models.adapters import adapter_of
-from antiphase.models.attention import branches
-from antiphase.models.taps import Record, attention_layers, blocks, explicit
+from antiphase.measures.stream import Step, follow, without_subtraction
+from antiphase.models.taps import explicit
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -39,6 +35,7 @@ class Propagation:
 
     layers: tuple[str, ...]  # attention layer of each block
     perturbation: str
+    eps: float | None  # None for corruptions, which have a size of their own
     change: Array  # (n, L+1) ||d^(k)||
     stream: Array  # (n, L+1) ||h^(k)|| on the clean image
     without: Array  # (n, L) ||d^(k)|| of block k alone had lambda = 0 there, same d^(k-1); NaN for softmax layers
@@ -76,20 +73,21 @@ class Propagation:
     def summary(self) -> dict[str, Any]:
         """Means over images. `mean_gain` is geometric over blocks and images; perturbations are attenuated iff its interval
         is below 1 (`attenuates`: true, false, or None where the interval holds 1)."""
-        gain = _exp(mean_interval(log_of(self.mean_gain)))
+        gain = geometric_interval(self.mean_gain)
         below = sign_of(gain, zero=1.0)
         return {
             "perturbation": self.perturbation,
+            "eps": self.eps,
             "layers": list(self.layers),
             "change": [mean_interval(column) for column in self.change.T],
             "relative": [mean_interval(column) for column in self.relative.T],
-            "gains": [_exp(mean_interval(log_of(column))) for column in self.gains.T],
+            "gains": [geometric_interval(column) for column in self.gains.T],
             "mean_gain": gain,
             "attenuates": None if below is None else below < 0,
             "sigma": [mean_interval(column) for column in self.sigma.T],
             "slack": [mean_interval(column) for column in self.slack.T],
             "slack_exceeds_1": [rate(column > 1, where=np.isfinite(column)).plain() for column in self.slack.T],
-            "counterfactual": [_exp(mean_interval(log_of(column))) for column in self.counterfactual.T],
+            "counterfactual": [geometric_interval(column) for column in self.counterfactual.T],
             "l2": float(self.l2.mean()),
             "linf": float(self.linf.max()),
             "images": len(self.l2),
@@ -102,7 +100,7 @@ class Propagation:
             tables[name.removesuffix("s")] = np.pad(getattr(self, name), [(0, 0), (1, 0)], constant_values=np.nan)
         return [
             {"layer": layer, "depth": k, "image": int(image), "perturbation": self.perturbation}
-            | {"l2": float(self.l2[i]), "linf": float(self.linf[i])}
+            | {"eps": self.eps, "l2": float(self.l2[i]), "linf": float(self.linf[i])}
             | {name: float(table[i, k]) if np.isfinite(table[i, k]) else None for name, table in tables.items()}
             | {"exceeds_1": bool(k and self.slack[i, k - 1] > 1)}
             for i, image in enumerate(ids)
@@ -139,7 +137,7 @@ def propagation(
                 advance(len(batch.ids), name)
     joined = {name: [np.concatenate(column) for column in zip(*part)] for name, part in parts.items()}
     return [
-        Propagation(layers, name, change, stream, without, bound, l2, linf)
+        Propagation(layers, name, size_of(name, eps), change, stream, without, bound, l2, linf)
         for name, (change, stream, without, l2, linf) in joined.items()
     ]
 
@@ -163,106 +161,22 @@ def block_sigma(
     device: torch.device | str = "cpu",
 ) -> Array:
     """sigma_max(dh^(k) / dh^(k-1)) of every block at the clean images, lower bounds: (n, L)"""
-    parts = []
+    parts: list[Array] = []
     with at_rest(classifier), console.progress("block Lipschitz", total=len(images)) as advance:
         for raw in images.batches(batch_size):
+            began = time.perf_counter()
             stream = follow(classifier, on(raw, device).pixels)
             with explicit(classifier):
                 found = [
                     sigma_max(step.block, step.before, iterations, tolerance, ids=raw.ids, seed=seed).value
                     for step in stream
                 ]
+            if not parts:
+                seconds = (time.perf_counter() - began) * len(images) / len(raw.ids)
+                announce("block Lipschitz", seconds, images, "fewer iterations")
             parts.append(torch.stack(found, dim=1).numpy())
             advance(len(raw.ids), "")
     return np.concatenate(parts)
-
-
-# ------------------------------------------------------------------------------------------------- the stream
-
-
-class Step(NamedTuple):
-    """One block of the residual stream as it was called."""
-
-    layer: str
-    attention: nn.Module
-    subtracts: bool  # it has two branches
-    before: Tensor  # (B, ...)
-    after: Tensor  # (B, ...)
-    block: Callable[[Tensor], Tensor]  # the block itself, with whatever else it was called with
-
-
-def follow(classifier: nn.Module, pixels: Tensor) -> list[Step]:
-    """The residual stream through every block, in the order of the calls. Blocks must follow one another."""
-    steps: list[Step] = []
-    attentions = attention_layers(classifier)
-    handles = []
-    with explicit(classifier) as record:
-        for layer, block in blocks(classifier).items():
-            tap = partial(_kept, steps, record, layer, attentions[layer])
-            handles.append(block.register_forward_hook(tap, with_kwargs=True))
-        try:
-            classifier(pixels)
-        finally:
-            for handle in handles:
-                handle.remove()
-    if not steps:
-        raise InputError(f"this {type(classifier).__name__} never calls the blocks around its attention layers")
-    for one, two in pairwise(steps):
-        if not torch.equal(one.after, two.before):
-            raise InputError(
-                f"what leaves the block of {one.layer} is not what enters that of {two.layer}: no single stream"
-            )
-    for step in steps:
-        if not step.after.isfinite().all():
-            raise InputError(
-                f"the output of the block of {step.layer} is not finite: the weights or the images are broken"
-            )
-    return steps
-
-
-def _kept(
-    steps: list[Step],
-    record: Record,
-    layer: str,
-    attention: nn.Module,
-    block: nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    out: Any,
-) -> None:
-    again = partial(_called, block, args[1:], kwargs)
-    steps.append(Step(layer, attention, record[layer].noise is not None, args[0], _first(out), again))
-
-
-def _called(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], h: Tensor) -> Tensor:
-    return _first(block(h, *args, **kwargs))
-
-
-def _first(out: Any) -> Tensor:
-    first: Tensor = out[0] if isinstance(out, tuple) else out
-    return first
-
-
-@contextmanager
-def without_subtraction(attention: nn.Module) -> Iterator[None]:
-    """Inside, lambda of this layer is 0; norm, gain and projection are as they were."""
-    adapter = adapter_of(attention)
-    assert adapter is not None
-    own = vars(attention).get("forward")
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        heads = adapter(attention, *args, **kwargs)
-        assert heads.lam is not None
-        return branches(replace(heads, lam=torch.zeros_like(heads.lam))).output
-
-    attention.forward = forward
-    try:
-        yield
-    finally:
-        if own is None:
-            del attention.forward  # the class's own shows again
-        else:
-            attention.forward = own
 
 
 def _curves(clean: list[Step], moved: list[Step]) -> tuple[Array, Array, Array]:
@@ -285,14 +199,3 @@ def _without(clean: Step, moved: Step) -> Array:
 def _norm(h: Tensor) -> Array:
     norm: Array = h.flatten(1).cpu().double().norm(dim=1).numpy()
     return norm
-
-
-def _exp(estimate: dict[str, Any]) -> dict[str, Any]:
-    """A mean of logarithms as a geometric mean."""
-    value, interval = estimate["value"], estimate["interval"]
-    if value is None:
-        return estimate
-    return estimate | {
-        "value": float(np.exp(value)),
-        "interval": None if interval is None else [float(np.exp(end)) for end in interval],
-    }
