@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
-from timm.layers import Attention
+from timm.layers import Attention, DiffAttention
 from torch import nn
 
 from antiphase import Run, load
@@ -466,6 +466,55 @@ def test_short_rows_of_a_causal_map_are_left_out():
     assert float(found["chance"]) == pytest.approx(np.mean([2 / 4, 2 / 5, 2 / 6]))
     shortest = likeness(a[:, :, :3], b[:, :, :3], seen[:, :, :3], top=2)
     assert all(v.isnan().all() for v in shortest.values())
+
+
+class Causal(nn.Module):
+    """A differential layer that may only look back, as text towers do."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.attn = DiffAttention(16, num_heads=2, depth=1)
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, pixels):
+        return self.head(self.attn(pixels.reshape(len(pixels), -1, 16), is_causal=True).mean(dim=1))
+
+
+def test_masks_are_respected_from_the_running_model(digits):
+    few = digits[1].subset(3)
+    assert few.shape == (1, 8, 8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("antiphase.measures.correlation.SHORTEST", 2)
+        looser = correlation(Causal().eval(), few, perturbations=("blur",))
+    found = correlation(Causal().eval(), few, perturbations=("blur",))
+    assert (found[0].rows_used, looser[0].rows_used) == (1, 3)  # of 4 tokens
+    assert found[0].statistics["chance"] == pytest.approx(1)  # 4 tokens, top 5
+    assert np.isfinite(found[1].statistics["change_pearson"]).all()
+
+
+class Encoder(nn.Module):
+    """torch's own encoder: nn.MultiheadAttention, blocks called with masks and flags."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, norm_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, pixels):
+        return self.head(self.encoder(pixels.reshape(len(pixels), 4, 16)).mean(dim=1))
+
+
+def test_torchs_own_encoder_is_measured_by_all_of_them(digits):
+    model, few = Encoder().eval(), digits[1].subset(3)
+    assert len(cancellation(model, few, coupling="pseudo")) == 2 * 3 * 3  # layers, perturbations, levels
+    assert len(correlation(model, few, coupling="pseudo", perturbations=("blur",))) == 2 * 2
+    sigma = block_sigma(model, few)
+    (found,) = propagation(model, few, perturbations=("sign",), sigma=sigma)
+    assert found.gains.shape == sigma.shape == (3, 2)
+    assert (found.slack > 0).all()
 
 
 @pytest.mark.parametrize(("which", "coupling"), BOTH)
