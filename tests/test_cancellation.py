@@ -388,6 +388,7 @@ def test_the_counterfactual_sets_lambda_to_zero_in_one_block_only(digits):
     attention.lambda_init = 0.0  # the gain is a field of its own and stays
     (without,) = propagation(model, few, perturbations=("sign",))
     assert found.without[:, 0] == pytest.approx(without.change[:, 1], rel=1e-4)
+    assert found.counterfactual[:, 0] == pytest.approx(found.change[:, 1] / without.change[:, 1], rel=1e-4)
     assert without.counterfactual[:, 0] == pytest.approx(1, abs=1e-6)
     assert before != 0
 
