@@ -118,7 +118,7 @@ def _search(
     random = [draw(batch.ids, tuple(x.shape[1:]), m, eps, seed).to(x) for m in range(max(draws, 3))]
     ratios = torch.stack([_ratio(f(x + xi), clean, xi) for xi in random[:draws]])
     sample, which = ratios.max(dim=0)
-    power, v = sigma_max(f, x, ids=batch.ids, seed=seed, iterations=iterations)
+    power, v, _, _ = sigma_max(f, x, iterations, ids=batch.ids, seed=seed)
     top = v * (eps / v.flatten(1).abs().amax(dim=1).clamp_min(1e-30))[:, None, None, None]
     drawn = torch.stack(random[:draws])[which, torch.arange(len(x))]
     ascent = torch.stack([_climb(f, x, clean, xi, eps, steps) for xi in (top, drawn, random[-1], random[-2])]).amax(

@@ -1,8 +1,9 @@
-"""The largest singular value of a Jacobian, without the Jacobian: power iteration by forward mode, then reverse mode."""
+"""The largest singular value of a Jacobian, one for each example, without holding a Jacobian (L-power, M2.3)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -10,45 +11,67 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphase import runtime
+from antiphase.config import InputError
 
-WINDOW = 5  # iterations over which the value must have stood still
+WINDOW = 5  # iterations over which the value must stand still
+
+
+class Singular(NamedTuple):
+    value: Tensor  # (B,) float64; a lower bound of sigma_max, whatever the number of iterations
+    direction: Tensor  # (B, ...) of length 1: where in the input it was found
+    iterations: Tensor  # (B,) until it stood still
+    converged: Tensor  # (B,) whether it did
 
 
 def sigma_max(
     f: Callable[[Tensor], Tensor],
     x: Tensor,
+    iterations: int = 50,
+    tolerance: float = 1e-3,
     *,
     ids: NDArray[np.int64] | None = None,
     seed: int = 0,
-    iterations: int = 50,
-    tolerance: float = 1e-3,
-) -> tuple[Tensor, Tensor]:
-    """||J||_op of f at each example of x: (B, ...), where f works on every example alone, and its right singular vector.
+) -> Singular:
+    """sigma_max(df/dx) of each example of f: (B, ...) -> (B, ...), by v <- J'(J v) / ||.||, forward then reverse mode.
 
-    v <- J'(J v) / ||.||. The value is ||J v|| of a unit vector v: a lower bound whatever happened before, L-power of M2.3.
-    It stops where no example moved by more than `tolerance` (relative) over the last iterations.
+    Row i of f may depend on row i of x alone. Each example stops on its own, when its value has grown by less than
+    `tolerance` (relative) over 5 iterations, so it does not depend on its neighbours. The start is drawn from the stream
+    of `ids` (0, 1, ... when not given). The value is sqrt(||J'J v||), between ||J v|| and sigma_max.
+    A fused kernel has no forward mode: call it inside `taps.explicit(model)` where f is a model or a part of one.
     """
-    ids = np.arange(len(x)) if ids is None else ids
-    v = torch.from_numpy(runtime.normal((seed, "power"), ids, tuple(x.shape[1:]))).to(x)
-    best, best_v = x.new_zeros(len(x)), _unit(v)
-    seen: list[Tensor] = []
+    if iterations < 1:
+        raise InputError(f"iterations={iterations} must be at least 1")
+    keys = np.arange(len(x)) if ids is None else ids
+    v = _unit(torch.from_numpy(runtime.normal((seed, "singular"), keys, tuple(x.shape[1:]))).to(x))
     pull = torch.func.vjp(f, x)[1]
-    v = best_v
+    value, direction = torch.zeros(len(x), dtype=torch.float64), v.clone()
+    took, going = torch.zeros(len(x), dtype=torch.int64), torch.ones(len(x), dtype=torch.bool)
+    history: list[Tensor] = []
     for _ in range(iterations):
-        pushed = torch.func.jvp(f, (x,), (v,))[1].detach()
-        size = pushed.flatten(1).norm(dim=1)
-        better = size > best
-        best, best_v = torch.where(better, size, best), torch.where(_like(better, v), v, best_v)
-        seen.append(best)
-        if len(seen) > WINDOW and bool((best - seen[-1 - WINDOW] <= tolerance * best).all()):
+        (back,) = pull(torch.func.jvp(f, (x,), (v,))[1])
+        history.append(_length(back).sqrt())
+        if not history[-1].isfinite().all():
+            raise InputError("the Jacobian is not finite: the weights or the images are broken")
+        better = going & (history[-1] >= value)
+        value[better] = history[-1][better]
+        direction[better] = v[better]
+        took[going] += 1
+        v = _unit(back, v)
+        if len(history) > WINDOW:
+            going &= history[-1] - history[-1 - WINDOW] > tolerance * history[-1]
+        if not going.any():
             break
-        v = _unit(pull(pushed)[0].detach())
-    return best, best_v
+    return Singular(value, direction, took, ~going)
 
 
-def _unit(v: Tensor) -> Tensor:
-    return v / _like(v.flatten(1).norm(dim=1).clamp_min(torch.finfo(v.dtype).tiny), v)
+def _length(v: Tensor) -> Tensor:
+    """(B,) float64"""
+    length: Tensor = v.flatten(1).norm(dim=1)
+    return length.cpu().double()
 
 
-def _like(per_example: Tensor, x: Tensor) -> Tensor:
-    return per_example.reshape(-1, *[1] * (x.dim() - 1))
+def _unit(v: Tensor, otherwise: Tensor | None = None) -> Tensor:
+    """Each row at length 1; a row that is zero as it was before."""
+    length: Tensor = v.flatten(1).norm(dim=1).reshape(-1, *[1] * (v.dim() - 1))
+    unit: Tensor = torch.where(length > 0, v / length.clamp_min(1e-30), v if otherwise is None else otherwise)
+    return unit

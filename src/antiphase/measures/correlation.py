@@ -1,0 +1,235 @@
+"""Do the two maps look alike, and do they move alike? (C1)
+
+DiffCLIP's criterion, correlated on noisy images and not on clean ones, is about the maps; cancellation needs correlated
+*changes* (M3.3). Both are given: each statistic of the maps on clean and on corrupted images, and the correlation of the changes.
+Statistics are taken row by row, over the tokens that a row may look at, and averaged over the rows of a map; rows of fewer than 4
+such tokens (the first of a causal map) are left out. Entropies and divergences are in bits. n images, h heads, N tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from antiphase import console
+from antiphase.config import InputError
+from antiphase.data.imageset import ImageSet
+from antiphase.measures.cancellation import REMEDY, finite_look
+from antiphase.measures.coupling import WANTS, Coupling, couple
+from antiphase.measures.paired import finite, mean_interval
+from antiphase.measures.perturbations import CORRUPTIONS, check_names, on, perturbed
+from antiphase.measures.probes import PAPER_EPS, at_rest
+from antiphase.models.attention import Branches, attention_maps
+from antiphase.models.taps import Record
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+SHORTEST = 4  # tokens of a row that still says something about correlation
+FLAT = 1e-6  # a row whose deviation from its mean is this small a share of its size is uniform: it has no correlation
+
+MEANING = {
+    "pearson": "correlation of the rows of A1 and A2",
+    "cosine": "cosine of the rows of A1 and A2",
+    "divergence": "Jensen-Shannon divergence of the rows, bits: 0 equal, 1 disjoint",
+    "overlap": "share of the k tokens with the largest weight that both rows have in common",
+    "chance": "that share for rows that have nothing to do with each other, k over the length of the row",
+    "negative_share": "share of weights of A1 - lambda A2 below 0",
+    "negative_mass": "sum of their absolute values, as a share of that of all weights",
+    "entropy_first": "entropy of the rows of A1, bits",
+    "entropy_second": "entropy of the rows of A2, bits",
+    "entropy_combined": "entropy of |A1 - lambda A2| with every row divided by its sum, bits",
+    "change_pearson": "correlation of the rows of the changes of A1 and A2 between the clean and the corrupted image",
+    "change_cosine": "cosine of the changes, the whole map at once",
+}
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """One layer on clean images (`perturbation` "clean") or under one perturbation."""
+
+    layer: str
+    perturbation: str
+    coupling: Coupling
+    lam: float
+    top: int  # the k of the overlap
+    rows_used: int  # of a map
+    statistics: dict[str, Array]  # name of MEANING -> (n, h); NaN where it does not exist
+    l2: Array  # (n,) distance from the clean image
+
+    def summary(self) -> dict[str, Any]:
+        """Mean over the heads of each image, then over images with a 95 % interval."""
+        return {
+            "layer": self.layer,
+            "perturbation": self.perturbation,
+            "coupling": self.coupling,
+            "lambda": self.lam,
+            "top": self.top,
+            "rows_used": self.rows_used,
+            "images": len(self.l2),
+            "l2": float(self.l2.mean()),
+            **{name: mean_interval(_over_heads(values)) for name, values in self.statistics.items()},
+        }
+
+    def rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
+        """One row an image and head."""
+        about = {"layer": self.layer, "perturbation": self.perturbation, "coupling": self.coupling}
+        heads = self.statistics["pearson"].shape[1]
+        return [
+            about
+            | {"lambda": self.lam, "top": self.top, "head": h, "image": int(image), "l2": float(self.l2[i])}
+            | {name: finite(values[i, h]) for name, values in self.statistics.items()}
+            for i, image in enumerate(ids)
+            for h in range(heads)
+        ]
+
+
+def correlation(
+    classifier: nn.Module,
+    images: ImageSet,
+    *,
+    perturbations: tuple[str, ...] = CORRUPTIONS,
+    eps: float = PAPER_EPS,
+    top: int = 5,
+    coupling: Coupling = "branches",
+    seed: int = 0,
+    batch_size: int = 64,
+    device: torch.device | str = "cpu",
+) -> list[Correlation]:
+    """Every layer that has such pairs, on clean images and under every perturbation; `eps` is for those that have one."""
+    if top < 1:
+        raise InputError(f"top={top} must be at least 1")
+    check_names(perturbations)
+    names = ("clean", *perturbations)
+    parts: dict[tuple[str, str], list[dict[str, Tensor]]] = {}
+    l2: dict[str, list[Array]] = {name: [] for name in names}
+    lam: dict[str, float] = {}
+    used: dict[str, int] = {}
+    with at_rest(classifier), console.progress("map correlation", total=len(images) * len(names)) as advance:
+        for raw in images.batches(batch_size):
+            batch = on(raw, device)
+            clean = finite_look(classifier, batch.pixels)
+            lam |= {layer: weight for layer, (_, _, weight) in couple(clean, coupling).items()}
+            used |= {layer: int(_long(_visible(clean[layer]))[0, 0].sum()) for layer in lam}
+            for name in names:
+                here, distance = clean, np.zeros(len(batch.ids))
+                if name != "clean":
+                    moved = perturbed(classifier, batch, name, eps, seed)
+                    here, distance = finite_look(classifier, moved.pixels), moved.l2
+                for layer, found in _compared(clean, here, coupling, top).items():
+                    parts.setdefault((name, layer), []).append(found)
+                l2[name].append(distance)
+                advance(len(batch.ids), name)
+    if not parts:
+        raise InputError(f"correlation needs {WANTS[coupling]}{REMEDY[coupling]}")
+    return [
+        Correlation(layer, name, coupling, lam[layer], top, used[layer], _joined(each), np.concatenate(l2[name]))
+        for (name, layer), each in parts.items()
+    ]
+
+
+def _compared(clean: Record, here: Record, coupling: Coupling, top: int) -> dict[str, dict[str, Tensor]]:
+    """layer -> statistic -> (B, h)"""
+    before = couple(clean, coupling)
+    found = {}
+    for layer, (first, second, lam) in couple(here, coupling).items():
+        seen = _visible(here[layer])
+        a, b, c, d = (m.cpu().double() for m in (first, second, *before[layer][:2]))
+        if coupling == "pseudo":
+            seen = seen[:, : 2 * a.shape[1] : 2] | seen[:, 1::2]
+        found[layer] = likeness(a, b, seen, top) | subtraction(a, b, lam, seen) | movement(a - c, b - d, seen)
+    return found
+
+
+# ------------------------------------------------------------------------------------------------- row by row
+
+
+def likeness(a: Tensor, b: Tensor, seen: Tensor, top: int) -> dict[str, Tensor]:
+    """How alike two maps are. a, b: (B, h, N, M) rows that sum to 1; seen: which weights exist -> (B, h) each"""
+    length = seen.sum(-1)
+    k = length.clamp(max=top)
+    best = [m.masked_fill(~seen, -1).argsort(dim=-1, descending=True, stable=True).argsort(dim=-1) for m in (a, b)]
+    common = ((best[0] < k[..., None]) & (best[1] < k[..., None])).sum(-1)
+    middle = (a + b) / 2
+    rows = {
+        "pearson": _pearson(a, b, seen),
+        "cosine": _ratio((a * b).sum(-1), a.norm(dim=-1) * b.norm(dim=-1)),
+        "divergence": (_entropy(middle) - (_entropy(a) + _entropy(b)) / 2).clamp_min(0),
+        "overlap": common / k.clamp_min(1),
+        "chance": k / length.clamp_min(1),
+    }
+    return {name: _mean_of_rows(values.double(), seen) for name, values in rows.items()}
+
+
+def subtraction(a: Tensor, b: Tensor, lam: float, seen: Tensor) -> dict[str, Tensor]:
+    """What A1 - lambda A2 looks like, beside its parts: (B, h) each"""
+    combined = a - lam * b
+    size = combined.abs()
+    whole = size.sum(-1)
+    rows = {
+        "negative_share": ((combined < 0) & seen).sum(-1) / seen.sum(-1).clamp_min(1),
+        "negative_mass": _ratio((-combined).clamp_min(0).sum(-1), whole),
+        "entropy_first": _entropy(a),
+        "entropy_second": _entropy(b),
+        "entropy_combined": torch.where(whole > 0, _entropy(_ratio(size, whole[..., None])), torch.nan),
+    }
+    return {name: _mean_of_rows(values.double(), seen) for name, values in rows.items()}
+
+
+def movement(da: Tensor, db: Tensor, seen: Tensor) -> dict[str, Tensor]:
+    """Whether two maps move alike; NaN where one does not move: (B, h) each"""
+    flat_a, flat_b = da.flatten(2), db.flatten(2)
+    return {
+        "change_pearson": _mean_of_rows(_pearson(da, db, seen), seen),
+        "change_cosine": _ratio((flat_a * flat_b).sum(-1), flat_a.norm(dim=-1) * flat_b.norm(dim=-1)),
+    }
+
+
+def _pearson(a: Tensor, b: Tensor, seen: Tensor) -> Tensor:
+    """(B, h, N); NaN where a row is uniform"""
+    length = seen.sum(-1, keepdim=True).clamp_min(1)
+    x, y = ((m - m.sum(-1, keepdim=True) / length).masked_fill(~seen, 0) for m in (a, b))
+    varies = (x.norm(dim=-1) > FLAT * a.norm(dim=-1)) & (y.norm(dim=-1) > FLAT * b.norm(dim=-1))
+    return torch.where(varies, _ratio((x * y).sum(-1), x.norm(dim=-1) * y.norm(dim=-1)), torch.nan)
+
+
+def _entropy(p: Tensor) -> Tensor:
+    """Of rows that sum to 1, in bits: (..., M) -> (...)"""
+    bits: Tensor = -torch.special.xlogy(p, p).sum(-1) / np.log(2)
+    return bits
+
+
+def _ratio(top: Tensor, bottom: Tensor) -> Tensor:
+    return torch.where(bottom > 0, top / bottom, torch.nan)
+
+
+def _visible(maps: Branches) -> Tensor:
+    """Which weights a mask leaves: a map of equal scores is uniform over them. (B, h, N, M)"""
+    heads = maps.heads
+    equal = attention_maps(torch.zeros_like(heads.q), torch.zeros_like(heads.k), heads.mask, heads.is_causal) > 0
+    return (equal if heads.lam is None else equal[:, :, 0]).cpu()
+
+
+def _long(seen: Tensor) -> Tensor:
+    """(B, h, N): the rows that are counted"""
+    return seen.sum(-1) >= SHORTEST
+
+
+def _mean_of_rows(values: Tensor, seen: Tensor) -> Tensor:
+    """(B, h, N) -> (B, h), over the long rows for which there is a value"""
+    return values.masked_fill(~_long(seen), torch.nan).nanmean(-1)
+
+
+def _joined(parts: list[dict[str, Tensor]]) -> dict[str, Array]:
+    return {name: torch.cat([part[name] for part in parts]).numpy() for name in MEANING}
+
+
+def _over_heads(values: Array) -> Array:
+    """(n, h) -> (n,), over the heads for which there is a value"""
+    there = np.isfinite(values)
+    total = np.where(there, values, 0).sum(axis=1)
+    mean: Array = np.divide(total, there.sum(axis=1), out=np.full(len(values), np.nan), where=there.any(axis=1))
+    return mean
