@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pyarrow import parquet
 
 from antiphase.cli import COMMANDS, usage
 
@@ -117,6 +118,16 @@ BAD = [
     (["attack", "RUN", "--data", "cifar10"], "does not fit"),
     (["measure", "RUN", "--measures", "vibes"], "'vibes'"),
     (["measure", "RUN", "--probes", "1"], "probes=1"),
+    (["measure", "RUN", "--measures", "alignment", "--readings", "R9"], "'R9'"),
+    (["measure", "RUN", "--measures", "alignment", "--readings", "D1"], "always sum to one"),
+    (["measure", "RUN", "--measures", "alignment", "--readings", "D2"], "sign(lambda)"),
+    (["measure", "RUN", "--perturbations", "vibes"], "'vibes'"),
+    (["measure", "RUN", "--levels", "nose"], "'nose'"),
+    (["measure", "RUN", "--estimators", "certified"], "'certified'"),
+    (["measure", "RUN", "--max-probes", "2", "--probes", "4"], "--max-probes 2"),
+    (["measure", "RUN", "--images", "0"], "images=0"),
+    (["measure", "RUN", "--base", "nowhere"], "nowhere"),
+    (["measure", "RUN", "--out", "/dev/null"], "/dev/null is a file"),
     (["measure", "VIT", "--measures", "lambda"], "no lambda"),
     (["measure", "VIT", "--measures", "alignment"], "two branches"),
     (["compare", "RUN", "RUN", "--out", "x"], "with itself"),
@@ -249,7 +260,7 @@ def test_train_attack_measure_compare_report_one_by_one(cli, tmp_path):
     code, out, _ = cli("measure", tmp_path / "diffvit", "--images", "16", "--json")
     measured = json.loads(out)
     assert code == 0
-    assert {"lipschitz", "alignment", "lambda"} <= set(measured)
+    assert {"lipschitz", "alignment", "cancellation", "depth", "lambda", "correlation"} <= set(measured)
     code, out, _ = cli("compare", tmp_path / "vit", tmp_path / "diffvit", "--out", tmp_path / "both", "--json")
     assert code == 0
     assert json.loads(out) == json.loads((tmp_path / "both" / "comparison.json").read_text())
@@ -267,7 +278,29 @@ def test_tables_are_for_people(cli, runs):
     code, out, _ = cli("measure", runs[0])
     assert code == 0
     assert "lower bound" in out
-    assert "alignment" not in out  # a softmax model has one branch
+    assert "branch alignment" not in out  # a softmax model has one branch
+    assert "pseudo" in out  # its cancellation is that of pairs of heads
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_raw_rows_and_figures_go_to_a_folder(cli, runs, tmp_path, form):
+    words = ("--images", "6", "--readings", "R1,R3", "--base", runs[0], "--estimators", "sample,power,ascent")
+    code, out, err = cli("measure", runs[1], *words, "--out", tmp_path / "lens", "--rows", form, "--json")
+    assert code == 0, err
+    result = json.loads(out)
+    names = ("lipschitz", "alignment", "cancellation", "depth", "correlation")
+    files = {f"{name}.{kind}" for name in names for kind in (form, "png", "pdf")}
+    assert {p.name for p in (tmp_path / "lens").iterdir()} == files | {"lambda.png", "lambda.pdf", "measures.json"}
+    if form == "parquet":
+        rows = parquet.read_table(tmp_path / "lens" / "alignment.parquet").to_pylist()
+    else:
+        rows = [json.loads(line) for line in (tmp_path / "lens" / "alignment.jsonl").read_text().splitlines()]
+    own = [row for row in rows if row["pairs"] == "own" and row["reading"] == "R1"]
+    assert len(own) == 6 * 2  # images x heads
+    assert {row["pairs"] for row in rows} == {"own", "untrained", "shuffled", "pseudo"}
+    mean = sum(row["cos"] for row in own) / len(own)
+    assert mean == pytest.approx(result["alignment"][0]["layers"][0]["cos"])
+    assert "rows" not in json.loads((tmp_path / "lens" / "measures.json").read_text())["alignment"][0]
 
 
 def test_an_answer_that_is_on_disk_is_not_computed_again(cli, runs):

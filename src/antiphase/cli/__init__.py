@@ -11,7 +11,7 @@ COMMANDS = {
     "demo": "Train a ViT and its differential twin on digits, attack, measure, compare, report: about a minute.",
     "train": "Train a ViT or DiffViT; the same command goes on where a killed run stopped.",
     "attack": "Attack a trained run with FGSM or PGD (Linf, L2, patch) over a grid of budgets.",
-    "measure": "Look into the attention of a trained run: local Lipschitz, branch alignment, lambda.",
+    "measure": "Look into the attention of a trained run: sensitivity, branch alignment, cancellation, lambda.",
     "compare": "Attack and measure two runs on the same images and test their difference.",
     "report": "Draw the page of a comparison.",
 }

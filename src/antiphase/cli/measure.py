@@ -9,16 +9,18 @@ from typing import Any, Literal
 import tyro
 
 from antiphase.cli.flags import OfRuns, TestImages
-from antiphase.config import InputError, check_fields
+from antiphase.config import Budget, InputError, check_fields
 from antiphase.files import require_folder, require_run
 from antiphase.scales import SCALES, ScaleName
 
-MEASURES = ("lipschitz", "alignment", "lambda")
+MEASURES = ("lipschitz", "alignment", "cancellation", "lambda", "correlation")
 OF_TWO = ("alignment", "lambda")  # these need a model with two branches
 LEVELS = ("maps", "branch", "block")
+PAPER_EPS = Budget("8/255")
 ESTIMATORS = ("sample", "power", "ascent")
 EXAMPLES = """\
   antiphase measure runs/diffvit
+  antiphase measure runs/diffvit --measures cancellation,correlation --eps 4/255
   antiphase measure runs/diffvit --measures alignment --readings R1,R3,R8 --base runs/vit --out runs/lens
   antiphase measure runs/vit --measures lipschitz --estimators sample,power,ascent --levels maps,block --images 64 --json"""
 
@@ -26,7 +28,7 @@ EXAMPLES = """\
 @dataclass(frozen=True, kw_only=True)
 class Command(OfRuns):
     run: tyro.conf.Positional[Path]  # folder of a trained run
-    measures: str | None = None  # lipschitz, alignment, lambda, separated by commas; None: all that the model has
+    measures: str | None = None  # lipschitz, alignment, cancellation, lambda, correlation; None: all that the model has
     base: Path | None = None  # a softmax run: its head pairs are the control of an alignment
     draws: int = 32  # random perturbations per image for the Lipschitz estimate
     estimators: str = "sample"  # of local Lipschitz: sample, power, ascent; the last two come together
@@ -34,6 +36,8 @@ class Command(OfRuns):
     probes: int = 32  # random directions per image for the alignment
     max_probes: int | None = None  # doubled up to so many while a sign is undecided; None: never
     readings: str = "R1"  # of alignment: R1 to R8 (R6 as R6-entropy, ...), separated by commas
+    eps: Budget = PAPER_EPS  # size of the perturbations whose cancellation is measured
+    perturbations: str = "sign,scrambled,fgsm,pgd"  # for cancellation: also uniform, gaussian, blur, jpeg50, ...
     out: Path | None = None  # folder for the raw rows and a figure of each measure
     rows: Literal["parquet", "jsonl"] = "parquet"  # how --out writes rows
     seed: int = 0  # of the subset and of everything drawn
@@ -68,19 +72,21 @@ def run(command: Command) -> dict[str, Any]:
     folder, base = require_run(command.run), command.base and require_run(command.base)
     if command.out is not None:
         require_folder(command.out)
+    from antiphase.measures.perturbations import check_names
     from antiphase.measures.readings import check_reading
     from antiphase.models.checkpoint import Run
     from antiphase.runtime import pick_device
 
     for reading in command.words("readings"):
         check_reading(reading)
+    check_names(tuple(command.words("perturbations")))
     run = Run(folder)
     images = command.source.choose(run.about, command.seed)
     wanted = command.words("measures") or [m for m in MEASURES if run.config.is_differential or m not in OF_TWO]
     common: dict[str, Any] = {"seed": command.seed, "device": pick_device(command.device)}
     result: dict[str, Any] = {"run": str(folder), "title": run.config.title, "scale": command.scale}
     for measure in wanted:
-        result[measure] = _measured(measure, command, run, base and Run(base), images, common)
+        result |= _measured(measure, command, run, base and Run(base), images, common)
     if command.out is not None:
         from antiphase.report.lens import write_lens
 
@@ -88,22 +94,30 @@ def run(command: Command) -> dict[str, Any]:
     return result
 
 
-def _measured(measure: str, command: Command, run: Any, base: Any, images: Any, common: dict[str, Any]) -> Any:
-    from antiphase.studies.measured import alignment_cell, lambda_rows, lipschitz_cell, sharp_cell
+def _measured(
+    measure: str, command: Command, run: Any, base: Any, images: Any, common: dict[str, Any]
+) -> dict[str, list[Any]]:
+    from antiphase.studies import measured
 
     if measure == "lambda":
-        return lambda_rows(run)
+        return {measure: measured.lambda_rows(run)}
+    if measure == "correlation":
+        return {measure: [measured.correlation_cell(run, images, **common)]}
+    if measure == "cancellation":
+        chosen = {"perturbations": tuple(command.words("perturbations")), "eps": float(command.eps), **common}
+        branches = measured.cancellation_cell(run, images, **chosen)
+        return {measure: [branches], "depth": [measured.depth_cell(run, images, **chosen)]}
     if measure == "alignment":
-        probes: dict[str, Any] = {"probes": command.probes, "max_probes": command.max_probes}
+        probes: dict[str, Any] = {"probes": command.probes, "max_probes": command.max_probes, "base": base, **common}
         readings = command.words("readings")
-        return [alignment_cell(run, images, reading=r, base=base, **probes, **common) for r in readings]
-    cells = []
+        return {measure: [measured.alignment_cell(run, images, reading=reading, **probes) for reading in readings]}
+    cells, draws = [], {"draws": command.draws, **common}
     for level in command.words("levels"):
         if "sample" in command.words("estimators"):
-            cells.append(lipschitz_cell(run, images, draws=command.draws, level=level, **common))  # type: ignore[arg-type]
+            cells.append(measured.lipschitz_cell(run, images, level=level, **draws))  # type: ignore[arg-type]
         if {"power", "ascent"} & set(command.words("estimators")):
-            cells.append(sharp_cell(run, images, draws=command.draws, level=level, **common))  # type: ignore[arg-type]
-    return cells
+            cells.append(measured.sharp_cell(run, images, level=level, **draws))  # type: ignore[arg-type]
+    return {measure: cells}
 
 
 def show(result: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ such tokens (the first of a causal map) are left out. Entropies and divergences 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ from antiphase.measures.coupling import WANTS, Coupling, couple
 from antiphase.measures.paired import finite, mean_interval
 from antiphase.measures.perturbations import CORRUPTIONS, check_names, on, perturbed
 from antiphase.measures.probes import PAPER_EPS, at_rest
+from antiphase.measures.reverse import entropy
 from antiphase.models.attention import Branches, attention_maps
 from antiphase.models.taps import Record
 
@@ -198,8 +200,7 @@ def _pearson(a: Tensor, b: Tensor, seen: Tensor) -> Tensor:
 
 def _entropy(p: Tensor) -> Tensor:
     """Of rows that sum to 1, in bits: (..., M) -> (...)"""
-    bits: Tensor = -torch.special.xlogy(p, p).sum(-1) / np.log(2)
-    return bits
+    return entropy(p) / math.log(2)
 
 
 def _ratio(top: Tensor, bottom: Tensor) -> Tensor:

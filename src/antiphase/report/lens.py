@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from antiphase import files
+from antiphase.config import Budget
 from antiphase.console import say, stdout
 from antiphase.report.findings import percent, with_interval
 from antiphase.report.tables import number, table
@@ -66,6 +67,72 @@ def _show_alignment(cells: list[Row]) -> None:
         )
 
 
+def _show_cancellation(cells: list[Row]) -> None:
+    for cell in cells:
+        table(
+            f"cancellation of changes of the maps at eps {Budget(cell['eps'])}, n = {cell['data']['n']} images, "
+            f"{cell['coupling']}: alpha = ||d1 - lambda d2|| / (||d1|| + lambda ||d2||), below `orthogonal` it cancels; CMRR "
+            "above 1 cancels, below 1 amplifies (levels values and held: --json or --out)",
+            ("layer", "under", "cos", "alpha", "orthogonal", "CMRR", "cancels"),
+            (
+                (
+                    short(row["layer"]),
+                    row["perturbation"],
+                    *(number(row[key]) for key in ("cos", "alpha", "reference", "cmrr_median")),
+                    with_interval(row["cancels"], 0),
+                )
+                for row in sorted(cell["layers"], key=lambda row: row["layer"])
+                if row["level"] == "maps"
+            ),
+        )
+        for row in cell["common_mode"]:
+            if row["statistic"] == "cos" and row["level"] == "maps" and row["matched"]:
+                stdout.print(
+                    f"- {short(row['layer'])}, {row['noise']} against {row['attack']} of equal l2: "
+                    f"{row['verdict']} (cos {number(row['under_noise']['value'])} and "
+                    f"{number(row['under_attack']['value'])}, n = {row['difference']['n']}, p = {row['p']:.2g})",
+                    markup=False,
+                )
+
+
+def _show_depth(cells: list[Row]) -> None:
+    for cell in cells:
+        table(
+            f"perturbation along the residual stream at eps {Budget(cell['eps'])}, n = {cell['data']['n']} images, means: "
+            "gain = change out / change in, slack = gain / largest singular value, vs lambda = 0: change / without subtraction",
+            ("block", "under", "relative change", "gain", "slack", "vs lambda = 0"),
+            (
+                (
+                    short(layer),
+                    curve["perturbation"],
+                    number(curve["relative"][k + 1]["value"]),
+                    *(number(curve[key][k]["value"]) for key in ("gains", "slack", "counterfactual")),
+                )
+                for k, layer in enumerate(cell["curves"][0]["layers"])
+                for curve in cell["curves"]
+            ),
+        )
+
+
+def _show_correlation(cells: list[Row]) -> None:
+    keys = {
+        "pearson": "Pearson",
+        "divergence": "JS bits",
+        "overlap": "top-5",
+        "negative_mass": "negative",
+        "change_cosine": "cos of changes",
+    }
+    for cell in cells:
+        table(
+            f"correlation of the two maps and of their changes, n = {cell['data']['n']} images, {cell['coupling']}",
+            ("layer", "images", *keys.values()),
+            (
+                (short(row["layer"]), row["perturbation"], *(number(row[key]["value"]) for key in keys))
+                for row in sorted(cell["layers"], key=lambda row: row["layer"])
+            ),
+        )
+
+
 def _split(row: Row) -> str:
     """The amplification and its two causes."""
     if row["amplification"] is None:
@@ -85,6 +152,9 @@ def _show_lambda(rows: list[Row]) -> None:
 SHOWN: dict[str, Callable[[Any], None]] = {
     "lipschitz": _show_lipschitz,
     "alignment": _show_alignment,
+    "cancellation": _show_cancellation,
+    "depth": _show_depth,
+    "correlation": _show_correlation,
     "lambda": _show_lambda,
 }
 
@@ -123,7 +193,7 @@ def tidy(result: Row) -> dict[str, dict[str, list[Any]]]:
         names = list(dict.fromkeys(name for cell in cells for name in (*_labels(cell), *cell["rows"])))
         table: dict[str, list[Any]] = {name: [] for name in names}
         for cell in cells:
-            labels, n = _labels(cell), len(cell["rows"]["layer"])
+            labels, n = _labels(cell), len(cell["rows"]["image"])
             for name in names:
                 table[name] += cell["rows"].get(name, [labels.get(name)] * n)
         if cells:

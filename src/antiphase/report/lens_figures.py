@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from antiphase.report.figures import COLOURS, STYLE, by_layer
 
 Row = dict[str, Any]
 Save = Callable[[Path, str], None]
 OWN, CONTROL = COLOURS[1], "#8a8f98"
+SERIES = ("#9ecae1", "#1b4965", "#e6a57e", "#c8553d", "#6a994e", "#7b5ea7", "#8a8f98")  # noise cold, attacks warm
 MARKS = {"untrained": "o", "shuffled": "s", "pseudo": "^"}
 
 
@@ -47,6 +49,14 @@ def _ticks(axis: Any, n: int) -> None:
     axis.set_xlabel("layer")
     axis.set_xlim(-0.6, n - 0.4)
     axis.grid(axis="x", visible=False)
+
+
+def _log(axis: Any) -> None:
+    """A logarithmic axis with plain numbers on it."""
+    axis.set_yscale("log")
+    for which in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
+        which(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
 
 
 def _title(axis: Any, text: str) -> None:
@@ -85,7 +95,7 @@ def _lipschitz(cells: list[Row]) -> Figure:
                 "ascent": "within 8/255 (ascent)",
             }
             _boxes(axis, list(found.values()), np.arange(layers) + shift, shades[label], words[label], 0.85 * width)
-        axis.set_yscale("log")
+        _log(axis)
         axis.set_ylabel("‖change‖ / ‖ξ‖₂")
         _title(axis, f"local Lipschitz of {level}, over {cells[0]['data']['n']} images (lower bounds)")
         axis.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
@@ -133,4 +143,79 @@ def _lambda(rows: list[Row]) -> Figure:
     return figure
 
 
-DRAWN: dict[str, Callable[[Any], Figure]] = {"lipschitz": _lipschitz, "alignment": _alignment, "lambda": _lambda}
+def _cancellation(cells: list[Row]) -> Figure:
+    """Cosine of the branches' changes under each perturbation, layer by layer, at each level."""
+    (cell,) = cells
+    levels = list(dict.fromkeys(row["level"] for row in cell["layers"]))
+    kinds = list(dict.fromkeys(row["perturbation"] for row in cell["layers"]))
+    layers = len(dict.fromkeys(row["layer"] for row in cell["layers"]))
+    figure, axes = _panels(len(levels), layers)
+    words = {
+        "maps": "of the maps",
+        "values": "of A1 V and A2 V (they share the change of V)",
+        "held": "of A1 V and A2 V with V held",
+    }
+    width = 0.75 / len(kinds)
+    for axis, level in zip(axes, levels):
+        for i, kind in enumerate(kinds):
+            found = by_layer(cell["rows"], "cos", level=level, perturbation=kind)
+            at = np.arange(layers) + (i - (len(kinds) - 1) / 2) * width
+            _boxes(axis, list(found.values()), at, SERIES[i % len(SERIES)], kind, 0.85 * width)
+        axis.axhline(0, color="#20242a", linewidth=1)
+        axis.set_ylabel("cosine of the changes")
+        _title(axis, f"changes {words[level]}: above 0 cancelled, below 0 amplified")
+        axis.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
+        _ticks(axis, layers)
+    return figure
+
+
+def _depth(cells: list[Row]) -> Figure:
+    """Size of the perturbation along the residual stream, absolute and relative to the stream, with 95 % intervals."""
+    (cell,) = cells
+    blocks = len(cell["curves"][0]["layers"])
+    figure, axes = _panels(2, blocks)
+    for axis, (key, label) in zip(axes, (("change", "‖change‖"), ("relative", "‖change‖ / ‖stream‖"))):
+        for i, curve in enumerate(cell["curves"]):
+            means = np.array([point["value"] for point in curve[key]], dtype=float)
+            ends = np.array([point["interval"] or [m, m] for point, m in zip(curve[key], means)], dtype=float)
+            colour = SERIES[i % len(SERIES)]
+            axis.plot(range(blocks + 1), means, "o-", color=colour, label=curve["perturbation"], markersize=4)
+            axis.fill_between(range(blocks + 1), *ends.T, color=colour, alpha=0.2, linewidth=0)
+        _log(axis)
+        axis.set_ylabel(label)
+        axis.set_xticks(range(blocks + 1), ["input", *(str(k + 1) for k in range(blocks))])
+        axis.set_xlabel("after block")
+        axis.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
+    _title(axes[0], f"a perturbation of {round(255 * cell['eps'], 3):g}/255 along the residual stream")
+    return figure
+
+
+def _correlation(cells: list[Row]) -> Figure:
+    """Do the maps look alike on clean and corrupted images, and do they move alike?"""
+    (cell,) = cells
+    layers = list(dict.fromkeys(row["layer"] for row in cell["layers"]))
+    figure, axes = _panels(2, len(layers))
+    kinds = list(dict.fromkeys(row["perturbation"] for row in cell["layers"]))
+    titles = {"pearson": "correlation of the rows of A1 and A2", "change_cosine": "cosine of their changes"}
+    for axis, (key, title) in zip(axes, titles.items()):
+        for i, kind in enumerate(kinds):
+            rows = [row[key] for row in cell["layers"] if row["perturbation"] == kind]
+            if any(row["value"] is not None for row in rows):
+                at = np.arange(len(layers)) + (i - (len(kinds) - 1) / 2) * 0.1
+                means = [np.nan if row["value"] is None else row["value"] for row in rows]
+                axis.plot(at, means, "o", color=SERIES[i % len(SERIES)], label=kind, markersize=5)
+        axis.axhline(0, color="#20242a", linewidth=1)
+        _title(axis, title)
+        axis.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
+        _ticks(axis, len(layers))
+    return figure
+
+
+DRAWN: dict[str, Callable[[Any], Figure]] = {
+    "lipschitz": _lipschitz,
+    "alignment": _alignment,
+    "cancellation": _cancellation,
+    "depth": _depth,
+    "correlation": _correlation,
+    "lambda": _lambda,
+}

@@ -11,9 +11,15 @@ from torch import nn
 
 from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
+from antiphase.measures.cancellation import cancellation, over_layers
+from antiphase.measures.common_mode import common_mode
+from antiphase.measures.correlation import MEANING, correlation
+from antiphase.measures.coupling import Coupling
 from antiphase.measures.levels import LEVELS, Level
 from antiphase.measures.lipschitz import l_sample
+from antiphase.measures.perturbations import PERTURBATIONS
 from antiphase.measures.probes import PAPER_EPS
+from antiphase.measures.propagation import block_sigma, propagation
 from antiphase.measures.readings import READINGS, align, controls
 from antiphase.measures.sharp import STEPS, l_sharp
 from antiphase.models.attention import lambda_parts, lambdas
@@ -103,6 +109,82 @@ def alignment_cell(
 
     question = {"measure": "alignment", "reading": reading, "probes": probes, "max_probes": max_probes, "seed": seed}
     return cell(run, "measures", images, question | {"base": base and base.weights_digest}, compute)
+
+
+def cancellation_cell(
+    run: Run,
+    images: ImageSet,
+    *,
+    perturbations: tuple[str, ...],
+    eps: float = PAPER_EPS,
+    seed: int = 0,
+    device: Device = "cpu",
+) -> Cell:
+    """What the subtraction takes away under noise and under attack of equal size, and whether the two differ (X1)."""
+
+    def compute(_: Path) -> Cell:
+        model, coupling = run.classifier(device), _own(run)
+        found = cancellation(
+            model, images, perturbations=perturbations, eps=eps, coupling=coupling, seed=seed, device=device
+        )
+        kinds = {PERTURBATIONS[name].kind for name in perturbations}
+        return {
+            "eps": eps,
+            "coupling": coupling,
+            "layers": [layer.summary() for layer in found],
+            "over_layers": over_layers(found),
+            "common_mode": common_mode(found) if {"noise", "attack"} <= kinds else [],
+            "rows": columns(row for layer in found for row in layer.rows(images.ids)),
+        }
+
+    question = {"measure": "cancellation", "perturbations": perturbations, "eps": eps, "seed": seed}
+    return cell(run, "measures", images, question, compute)
+
+
+def depth_cell(
+    run: Run,
+    images: ImageSet,
+    *,
+    perturbations: tuple[str, ...],
+    eps: float = PAPER_EPS,
+    seed: int = 0,
+    device: Device = "cpu",
+) -> Cell:
+    """How a perturbation grows or shrinks from block to block."""
+
+    def compute(_: Path) -> Cell:
+        model = run.classifier(device)
+        sigma = block_sigma(model, images, seed=seed, device=device)
+        found = propagation(model, images, perturbations=perturbations, eps=eps, sigma=sigma, seed=seed, device=device)
+        return {
+            "eps": eps,
+            "curves": [curve.summary() for curve in found],
+            "rows": columns(row for curve in found for row in curve.rows(images.ids)),
+        }
+
+    question = {"measure": "depth", "perturbations": perturbations, "eps": eps, "seed": seed}
+    return cell(run, "measures", images, question, compute)
+
+
+def correlation_cell(run: Run, images: ImageSet, *, seed: int = 0, device: Device = "cpu") -> Cell:
+    """Do the two maps look alike, and do they move alike under noise, blur and JPEG? (C1)"""
+
+    def compute(_: Path) -> Cell:
+        coupling = _own(run)
+        found = correlation(run.classifier(device), images, coupling=coupling, seed=seed, device=device)
+        return {
+            "coupling": coupling,
+            "meaning": MEANING,
+            "layers": [layer.summary() for layer in found],
+            "rows": columns(row for layer in found for row in layer.rows(images.ids)),
+        }
+
+    return cell(run, "measures", images, {"measure": "correlation", "seed": seed}, compute)
+
+
+def _own(run: Run) -> Coupling:
+    """A differential model's branches; of a softmax model pairs of heads, so that there is something to compare with."""
+    return "branches" if run.config.is_differential else "pseudo"
 
 
 def _untrained(run: Run, device: Device) -> nn.Module:
