@@ -38,12 +38,14 @@ class Point:
     @property
     def ratio(self) -> Array:
         """(n,): ||J_DA|| / ||J_ref||, heads stacked"""
-        return np.sqrt(self.da.sum(axis=1) / self.ref.sum(axis=1))
+        found: Array = np.sqrt(self.da.sum(axis=1) / self.ref.sum(axis=1))
+        return found
 
     @property
     def gamma(self) -> Array:
         """(n,): ||J1|| / ||J_ref||, heads stacked"""
-        return np.sqrt(self.n1.sum(axis=1) / self.ref.sum(axis=1))
+        found: Array = np.sqrt(self.n1.sum(axis=1) / self.ref.sum(axis=1))
+        return found
 
 
 @dataclass(frozen=True)

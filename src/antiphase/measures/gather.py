@@ -138,7 +138,12 @@ def _points(
 
 
 def _grams(
-    classifier: nn.Module, base: nn.Module | None, images: ImageSet, at: dict[str, str | None], probes: int, **common: Any
+    classifier: nn.Module,
+    base: nn.Module | None,
+    images: ImageSet,
+    at: dict[str, str | None],
+    probes: int,
+    **common: Any,
 ) -> dict[str, Point]:
     def two(record: Record) -> dict[str, tuple[Tensor, ...]]:
         return {n: (b.signal, b.noise, b.combined) for n, b in record.items() if n in at and b.noise is not None}
@@ -156,8 +161,9 @@ def _point(g: Array, ref: Array | None) -> Point:
     n1, n2, ip, da = g[..., 0, 0], g[..., 1, 1], g[..., 0, 1], g[..., 2, 2]
     ref = n1 if ref is None else ref
     whole = [a.sum(axis=1) for a in (da, ref, n1)]  # heads stacked: (n, K)
+    means = {"n1": n1, "n2": n2, "ip": ip, "da": da, "ref": ref}
     return Point(
-        *(a.mean(axis=-1) for a in (n1, n2, ip, da, ref)),
+        **{name: a.mean(axis=-1) for name, a in means.items()},
         cos_se=Alignment("", 0.0, n1, n2, ip).cos_se,
         da_se=jackknife(lambda a: 0.5 * np.log(a), whole[0]),
         ratio_se=jackknife(lambda a, b: 0.5 * np.log(a / b), whole[0], whole[1]),
@@ -195,9 +201,7 @@ def _both(what: str, name: str, twin: str | None, sharp: list[dict[str, Sharp]])
     return {"da": getattr(sharp[0][name], what)} | ({} if twin is None else {"base": getattr(sharp[1][twin], what)})
 
 
-def _side(
-    model: nn.Module, images: ImageSet, gain: dict[str, Array], draws: int, eps: float, **common: Any
-) -> Side:
+def _side(model: nn.Module, images: ImageSet, gain: dict[str, Array], draws: int, eps: float, **common: Any) -> Side:
     last = list(attention_layers(model))[-1]
     block = _sigma(lambda x: at_level(model, x, "block", last)[last], images, "last block", model, **common)
     return Side(**radii(model, images, draws=draws, eps=eps, **common), block=block, **gain)
@@ -216,14 +220,15 @@ def _noise(
     with at_rest(model), console.progress("uniform noise", total=len(images)) as advance:
         for batch in images.batches(BATCH):
             parts, gain = _noisy(model, batch, eps, coupling, seed, device)
-            for layer, (products, value) in parts.items():
-                found.setdefault(layer, []).append(products)
+            for layer, (pushed, value) in parts.items():
+                found.setdefault(layer, []).append(pushed)
                 lam[layer] = value
             gains.append(gain)
             advance(len(batch.ids), "")
     products = {layer: _numpy(torch.cat(parts)) for layer, parts in found.items()}  # (n, M, h, 3, 3)
     noise = {
-        layer: Noise(lam[layer], p[..., 0, 0], p[..., 1, 1], p[..., 0, 1], p[..., 2, 2]) for layer, p in products.items()
+        layer: Noise(lam[layer], p[..., 0, 0], p[..., 1, 1], p[..., 0, 1], p[..., 2, 2])
+        for layer, p in products.items()
     }
     absolute, relative = (_numpy(torch.cat(column)) for column in zip(*gains))
     return noise, {"gain": absolute, "relative_gain": relative}

@@ -68,9 +68,7 @@ def _static(maps: Branches) -> dict[str, Tensor]:
         }
 
 
-def _row_sum_moves(
-    classifier: nn.Module, batch: Batch, seed: int, device: torch.device | str
-) -> dict[str, Tensor]:
+def _row_sum_moves(classifier: nn.Module, batch: Batch, seed: int, device: torch.device | str) -> dict[str, Tensor]:
     """||J v|| of the row sums of A_DA over ||J v|| of A_DA itself, for one random v: (B,)"""
     x = batch.pixels.to(device)
     v = torch.from_numpy(runtime.normal((seed, "rows"), batch.ids, tuple(x.shape[1:]))).to(x)

@@ -60,7 +60,9 @@ def radii(
             advance(len(x), "")
     joined = {name: torch.cat([p[name] for p in parts]).double().cpu().numpy() for name in parts[0]}
     for name, budgets in (("broken_l2", [L2(e) for e in L2S]), ("broken_linf", [Linf(e) for e in LINF])):
-        joined[name] = _broken(classifier, images, [PGD(within=b, steps=steps) for b in budgets], seed, joined["margin"])
+        joined[name] = _broken(
+            classifier, images, [PGD(within=b, steps=steps) for b in budgets], seed, joined["margin"]
+        )
     return joined
 
 
@@ -123,5 +125,3 @@ def _broken(classifier: nn.Module, images: ImageSet, attacks: list[PGD], seed: i
         last = engine.sweep(classifier, batch.pixels, batch.labels, attacks, ids=batch.ids, seed=seed)[-1]
         distance[right] = np.where(last.success.numpy(), last.distance.numpy(), np.nan)
     return distance
-
-

@@ -18,7 +18,7 @@ from antiphase.models.taps import attention_layers, explicit
 
 Objective = Callable[[Tensor], Tensor]  # pixels (B, C, H, W) -> (B,)
 STEPS = 10
-DIRECTIONS = 2
+DIRECTIONS = 4
 
 
 def climb(objective: Objective, x: Tensor, start: Tensor, eps: float, steps: int) -> Tensor:
@@ -87,7 +87,9 @@ def _energies(classifier: nn.Module, z: Tensor, vs: list[Tensor]) -> dict[int, t
         for i, pushed in torch.func.jvp(maps, (z,), (v,))[1].items():
             energy = torch.stack([p.flatten(1).pow(2).sum(dim=1) for p in pushed])
             found.setdefault(i, []).append(energy)
-    return {i: (e[0], e[1] if len(e) > 1 else None) for i, e in ((i, torch.stack(es).sum(0)) for i, es in found.items())}
+    return {
+        i: (e[0], e[1] if len(e) > 1 else None) for i, e in ((i, torch.stack(es).sum(0)) for i, es in found.items())
+    }
 
 
 def attacked(
