@@ -162,13 +162,14 @@ def _point(g: Array, ref: Array | None) -> Point:
     ref = n1 if ref is None else ref
     whole = [a.sum(axis=1) for a in (da, ref, n1)]  # heads stacked: (n, K)
     means = {"n1": n1, "n2": n2, "ip": ip, "da": da, "ref": ref}
-    return Point(
-        **{name: a.mean(axis=-1) for name, a in means.items()},
-        cos_se=Alignment("", 0.0, n1, n2, ip).cos_se,
-        da_se=jackknife(lambda a: 0.5 * np.log(a), whole[0]),
-        ratio_se=jackknife(lambda a, b: 0.5 * np.log(a / b), whole[0], whole[1]),
-        gamma_se=jackknife(lambda a, b: 0.5 * np.log(a / b), whole[2], whole[1]),
-    )
+    with np.errstate(all="ignore"):  # a map that does not react has no standard error: NaN
+        return Point(
+            **{name: a.mean(axis=-1) for name, a in means.items()},
+            cos_se=Alignment("", 0.0, n1, n2, ip).cos_se,
+            da_se=jackknife(lambda a: 0.5 * np.log(a), whole[0]),
+            ratio_se=jackknife(lambda a, b: 0.5 * np.log(a / b), whole[0], whole[1]),
+            gamma_se=jackknife(lambda a, b: 0.5 * np.log(a / b), whole[2], whole[1]),
+        )
 
 
 def _op(

@@ -26,8 +26,8 @@ from antiphase.models.taps import explicit
 Array = np.ndarray[Any, np.dtype[np.float64]]
 LABEL = "estimate, not a certificate"
 NEAREST = 10  # competitors whose boundary is looked at
-LINF = tuple(2.0**k / 255 for k in range(-4, 5))
-L2S = tuple(0.02 * 2.0**k for k in range(8))
+LINF = tuple(2.0 ** (k / 2) / 255 for k in range(-8, 9))  # a distance is known to a factor of sqrt2
+L2S = tuple(0.01 * 2.0 ** (k / 2) for k in range(17))
 
 
 def radius(m: Any, lipschitz: Any, form: Literal["paper", "sqrt2", "two"] = "paper") -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from antiphase.measures.evidence import Evidence, Side
 from antiphase.measures.radius import LABEL, radius
 from antiphase.measures.theory_bounds import POWER, denominator
-from antiphase.measures.verdict import NEEDS_BASE, Row, holds, median, share
+from antiphase.measures.verdict import NEEDS_BASE, Row, holds, median, share, worst
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -56,11 +56,11 @@ def theorem_5(e: Evidence) -> Row:
     )
     if e.base is None:
         return Row(name, statement, NEEDS_BASE, corrected, {})
-    both = e.da.right & e.base.right
+    below = {which: _denominator(e, which == "printed") for which in ("printed", "corrected")}
+    both = e.da.right & e.base.right & np.isfinite(below["printed"] + below["corrected"])
     with np.errstate(invalid="ignore", divide="ignore"):
         m = e.da.margin / e.base.margin
         ratio = radius(e.da.margin, e.da.power) / radius(e.base.margin, e.base.power)
-    below = {which: _denominator(e, which == "printed") for which in ("printed", "corrected")}
     se = np.max([layer.points["clean"].ratio_se for layer in e.layers], axis=0)
     # R_DA / R_base >= m / below; nothing is claimed where the printed denominator is not positive
     claimed = {w: ratio >= m / np.where(d > 0, d, np.nan) * (1 - POWER - 2 * se) for w, d in below.items()}
@@ -102,17 +102,17 @@ def fixed_constants(e: Evidence) -> Row:
     if e.base is None:
         return Row(name, statement, NEEDS_BASE, corrected, {})
     gamma, se = e.pool(lambda la: la.points["clean"].gamma), e.pool(lambda la: la.points["clean"].gamma_se)
-    middle = np.median(gamma, axis=0)
+    middle = np.nanmedian(gamma, axis=0)
     same = np.abs(np.log(gamma / middle)) <= POWER + 2 * se
-    quantiles = ", ".join(f"{q:.3g}" for q in np.quantile(gamma, [0.05, 0.5, 0.95]))
+    quantiles = ", ".join(f"{q:.3g}" for q in np.nanquantile(gamma, [0.05, 0.5, 0.95]))
     return Row(
         name,
         statement,
-        holds(same),
+        holds(same, np.isfinite(gamma)),
         corrected,
         {
             "gamma at 5, 50, 95 %": quantiles,
-            "spread (sd / mean)": float((gamma.std(axis=0) / gamma.mean(axis=0)).max()),
+            "spread (sd / mean)": worst(np.nanstd(gamma, axis=0) / np.nanmean(gamma, axis=0)),
             "median standard error of log gamma": median(se),
         },
     )

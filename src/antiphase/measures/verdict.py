@@ -61,6 +61,8 @@ def happens(flags: Any, where: Any = True) -> str:
 
 def postulated(what: str, values: Array) -> str:
     """Of a number that is assumed: its mean over images with a 95 % interval."""
+    if not np.isfinite(values).any():
+        return "not evaluated: the maps do not move at all"
     mean, low, high = mean_interval(values)
     return f"postulated; measured {what} {mean:.3f} [{low:.3f}, {high:.3f}]"
 
