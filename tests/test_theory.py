@@ -83,7 +83,7 @@ MODELS = {
 @cache
 def evidence(name):
     images = load("digits", "test").subset(6)
-    return gather(tiny(**MODELS[name]), tiny(), images, probes=8, draws=4, steps=2)
+    return gather(tiny(**MODELS[name]), tiny(), images, probes=8, draws=4, steps=4)
 
 
 def verdicts(found):
@@ -378,7 +378,7 @@ def read_ratio(run, base, images):
     from antiphase.measures.gather import _grams, _places, _points
 
     common = {"seed": 0, "device": "cpu"}
-    at, points = _places(run, base), _points(run, base, images, 8 / 255, **common)
+    at, points = _places(run, base), _points(run, base, images, 8 / 255, 10, **common)
     return {p: next(iter(_grams(run, base, points[p], at, 16, **common).values())).ratio for p in points}
 
 
@@ -415,7 +415,7 @@ def test_the_command_prints_every_row_and_keeps_what_it_measured(pair, cli):
 
 
 def test_the_command_works_without_a_baseline(pair, cli):
-    code, out, _ = cli("theory", pair[1].folder, *SIZES)
+    code, out, _ = cli("theory", pair[1].folder, "--images", 2, "--probes", 2, "--draws", 2)
     assert code == 0
     assert "Theorem 2: not evaluated: needs --base" in out
     assert "J1 of the same" in out

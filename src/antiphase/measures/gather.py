@@ -50,13 +50,13 @@ def gather(
     device: torch.device | str = "cpu",
 ) -> Evidence:
     """Everything that `theory.audit` judges. `probes` directions per Jacobian norm, `draws` random xi per sampled constant,
-    `steps` of the attacks that test the radii."""
+    `steps` of the attacks on the radii (half as many of the climbs inside the ball, half as many again of L-ascent)."""
     at = _places(classifier, base)
     common: dict[str, Any] = {"seed": seed, "device": device}
-    elsewhere = _points(classifier, base, images, eps, **common)
+    elsewhere = _points(classifier, base, images, eps, steps // 2, **common)
     grams = {p: _grams(classifier, base, elsewhere[p], at, probes, **common) for p in POINTS}
     sharp = [
-        dict(zip(attention_layers(m), l_sharp(m, images, draws=draws, eps=eps, **common)))
+        dict(zip(attention_layers(m), l_sharp(m, images, draws=draws, eps=eps, steps=3 * steps // 2, **common)))
         for m in ((classifier,) if base is None else (classifier, base))
     ]
     noise, gain = _noise(classifier, images, eps, "branches", **common)
@@ -118,6 +118,7 @@ def _points(
     base: nn.Module | None,
     images: ImageSet,
     eps: float,
+    steps: int,
     *,
     seed: int,
     device: torch.device | str,
@@ -129,8 +130,9 @@ def _points(
         for batch in images.batches(BATCH):
             found["random"].append(points(batch, eps, seed))
             with at_rest(both[0]), at_rest(both[-1]):
-                found["pgd"].append(attacked(classifier, batch, eps=eps, device=device).cpu())
-                found["found"].append(amplified(classifier, base, batch, eps=eps, seed=seed, device=device).cpu())
+                inside: dict[str, Any] = {"eps": eps, "steps": steps, "device": device}
+                found["pgd"].append(attacked(classifier, batch, **inside).cpu())
+                found["found"].append(amplified(classifier, base, batch, **inside, seed=seed).cpu())
             advance(len(batch.ids), "")
     place = {int(i): row for row, i in enumerate(images.ids)}
     moved = {name: replace(images, source=Elsewhere(place, torch.cat(pixels))) for name, pixels in found.items()}
