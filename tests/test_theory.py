@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from antiphase.config import InputError
 from antiphase.data import load
 from antiphase.measures import theory
 from antiphase.measures.evidence import Evidence, plain, read
@@ -378,8 +379,24 @@ def read_ratio(run, base, images):
     from antiphase.measures.gather import _grams, _places, _points
 
     common = {"seed": 0, "device": "cpu"}
-    at, points = _places(run, base), _points(run, base, images, 8 / 255, 10, **common)
+    at, points = _places(run, base, images, "cpu"), _points(run, base, images, 8 / 255, 10, **common)
     return {p: next(iter(_grams(run, base, points[p], at, 16, **common).values())).ratio for p in points}
+
+
+def test_a_mixed_model_is_audited_where_it_has_two_branches():
+    images = load("digits", "test").subset(2)
+    attention = (Softmax(), Differential())
+    config = ViTConfig(patch=4, width=16, heads=4, depth=2, attention=attention, init="matched")
+    mixed = build(config, shape=(1, 8, 8), classes=10, seed=0).eval()
+    base = build(replace(config, attention=(Softmax(),)), shape=(1, 8, 8), classes=10, seed=0).eval()
+    found = gather(mixed, base, images, probes=2, draws=1, steps=2)
+    assert [layer.name for layer in found.layers] == ["model.blocks.1.attn"]
+    assert found.depth == 2
+    assert all(FORMS.fullmatch(verdict) for verdict in verdicts(found).values())
+    with pytest.raises(InputError, match="2 attention layers and the run 1"):
+        gather(tiny(0.8), base, images, probes=2, draws=1)
+    with pytest.raises(InputError, match="two branches"):
+        gather(base, None, images, probes=2, draws=1)
 
 
 def test_shares_are_never_rounded_to_none_or_all():

@@ -18,7 +18,7 @@ from antiphase import console
 from antiphase.config import InputError
 from antiphase.data.imageset import Batch, ImageSet
 from antiphase.measures.alignment import Alignment, jackknife
-from antiphase.measures.coupling import couple
+from antiphase.measures.coupling import couple, lambdas_of
 from antiphase.measures.evidence import Evidence, Layer, Noise, Point, Side
 from antiphase.measures.layer_facts import facts
 from antiphase.measures.levels import at_level
@@ -50,8 +50,8 @@ def gather(
     device: torch.device | str = "cpu",
 ) -> Evidence:
     """Everything that `theory.audit` judges. `probes` directions per Jacobian norm, `draws` random xi per sampled constant,
-    `steps` of the attacks on the radii (half as many of the climbs inside the ball, half as many again of L-ascent)."""
-    at = _places(classifier, base)
+    `steps` of the attacks on the radii; L-ascent takes half as many again, a climb inside the ball half as many."""
+    at = _places(classifier, base, images, device)
     common: dict[str, Any] = {"seed": seed, "device": device}
     elsewhere = _points(classifier, base, images, eps, steps // 2, **common)
     grams = {p: _grams(classifier, base, elsewhere[p], at, probes, **common) for p in POINTS}
@@ -83,7 +83,9 @@ def gather(
     return Evidence(len(attention_layers(classifier)), eps, ROUNDING[dtype], layers, da, other)
 
 
-def _places(classifier: nn.Module, base: nn.Module | None) -> dict[str, str | None]:
+def _places(
+    classifier: nn.Module, base: nn.Module | None, images: ImageSet, device: torch.device | str
+) -> dict[str, str | None]:
     """Layers with two branches, each with the baseline's layer at the same depth."""
     names = list(attention_layers(classifier))
     twins: list[Any] = [None] * len(names) if base is None else list(attention_layers(base))
@@ -91,7 +93,8 @@ def _places(classifier: nn.Module, base: nn.Module | None) -> dict[str, str | No
         raise InputError(
             f"the baseline has {len(twins)} attention layers and the run {len(names)}: they are compared one by one"
         )
-    return {n: t for n, t in zip(names, twins) if getattr(attention_layers(classifier)[n], "_compute_lambda", None)}
+    two = lambdas_of(classifier, images, "branches", device)
+    return {name: twin for name, twin in zip(names, twins) if name in two}
 
 
 # ------------------------------------------------------------------------------------------------- where

@@ -181,14 +181,15 @@ def theorem_3(e: Evidence) -> Row:
     )
     if e.base is None:
         return Row(name, statement, NEEDS_BASE, corrected, {})
-    above, said, repaired, clear = [], [], [], []
+    above, said, repaired, clear, border = [], [], [], [], []
     for point in e.layers[0].points:
         ratio = e.pool(lambda la, p=point: la.points[p].ratio)  # type: ignore[misc]
         gamma = e.pool(lambda la, p=point: la.points[p].gamma)  # type: ignore[misc]
         stacked = [layer.aligned(point).stacked for layer in e.layers]
         kappa, cos = (np.concatenate([getattr(a, w) for a in stacked], axis=1) for w in ("kappa", "cos"))
         above.append(ratio > 1)
-        said.append(cos < threshold(np.where(kappa == 0, np.nan, kappa), gamma))
+        border.append(threshold(np.where(kappa == 0, np.nan, kappa), gamma))
+        said.append(cos < border[-1])
         repaired.append(2 * kappa * cos < 1 + kappa**2 - gamma**-2.0)
         clear.append((np.abs(np.log(ratio)) > max(EDGE, e.tolerance)) & np.isfinite(cos))
     a, b, c, d = (np.concatenate(parts, axis=1) for parts in (above, said, repaired, clear))
@@ -197,7 +198,12 @@ def theorem_3(e: Evidence) -> Row:
         for x in (True, False)
         for y in (True, False)
     }
-    figures = {**table, "corrected condition agrees": share(a == c, d)}
+    figures = {
+        **table,
+        "corrected condition agrees": share(a == c, d),
+        "threshold <= -1: at no angle": share(np.concatenate(border, axis=1) <= -1, d),
+        "threshold >= 1: at every angle": share(np.concatenate(border, axis=1) >= 1, d),
+    }
     return Row(name, statement, holds(a == b, d, empty="every ratio is 1"), corrected, figures)
 
 

@@ -69,12 +69,10 @@ def postulated(what: str, values: Array) -> str:
 
 def percent(value: float) -> str:
     """Never 0 or 100 for a share that is not."""
-    shown = f"{100 * value:.3g}" if not 0.0005 < value < 0.9995 else f"{100 * value:.1f}"
-    return (
-        shown.removesuffix(".0")
-        if value in (0.0, 1.0) or not shown.startswith(("0.0", "100"))
-        else f"{100 * value:.4g}"
-    )
+    shown = f"{100 * value:.1f}"
+    if 0 < value < 1 and shown in ("0.0", "100.0"):
+        shown = f"{100 * value:.6g}"
+    return shown.removesuffix(".0")
 
 
 def mean_interval(values: Array) -> tuple[float, float, float]:

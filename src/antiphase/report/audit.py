@@ -28,7 +28,7 @@ def show_audit(result: dict[str, Any]) -> None:
         colour = COLOURS[row["verdict"].split()[0]]
         stdout.print(Text.assemble((row["name"], "bold"), ": ", (row["verdict"], f"bold {colour}")))
         block = Table.grid(padding=(0, 2, 0, 0))
-        block.add_row("paper", Text(row["statement"]))
+        block.add_row("says", Text(row["statement"]))
         block.add_row("right", Text(row["corrected"]))
         stdout.print(Padding(block, (0, 0, 0, 2), expand=False))
         if row["figures"]:
