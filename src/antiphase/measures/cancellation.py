@@ -40,6 +40,11 @@ REMEDY = {
 }
 
 
+def alpha_tri(combined: Array, n1: Array, n2: Array, lam: float) -> Array:
+    """||d1 - lambda d2|| / (||d1|| + |lambda| ||d2||), from squared norms: 0 where all is cancelled, at most 1   (M2.4)"""
+    return over(np.sqrt(combined), np.sqrt(n1) + abs(lam) * np.sqrt(n2))
+
+
 @dataclass(frozen=True)
 class Cancellation:
     """One layer under one perturbation."""
@@ -80,14 +85,12 @@ class Cancellation:
     @property
     def alpha(self) -> Array:
         """(n, h): alpha_tri = ||d1 - lambda d2|| / (||d1|| + |lambda| ||d2||) in [0,1]; NaN where nothing moved"""
-        most = np.sqrt(self.n1) + abs(self.lam) * np.sqrt(self.n2)
-        return over(np.sqrt(self.combined), most)
+        return alpha_tri(self.combined, self.n1, self.n2, self.lam)
 
     @property
     def reference(self) -> Array:
         """(n, h): alpha_tri of orthogonal changes, sqrt(1 + kappa^2) / (1 + kappa): only less than that is cancellation"""
-        most = np.sqrt(self.n1) + abs(self.lam) * np.sqrt(self.n2)
-        return over(np.sqrt(self.n1 + self.lam**2 * self.n2), most)
+        return alpha_tri(self.n1 + self.lam**2 * self.n2, self.n1, self.n2, self.lam)
 
     @property
     def residue(self) -> Array:

@@ -1,0 +1,127 @@
+"""Appendix B: margins over Lipschitz constants as radii, and how often an attack succeeds inside them.
+
+Every constant here is taken at the image or by sampling, hence a lower bound of the one over a ball, and the radius is too
+large: each is an estimate, not a certificate. B images, K classes, k competitors, P pixels.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from antiphase import console, runtime
+from antiphase.attacks import engine
+from antiphase.attacks.config import PGD
+from antiphase.attacks.losses import margin
+from antiphase.attacks.within import L2, Linf
+from antiphase.data.imageset import ImageSet
+from antiphase.measures.lipschitz import draw
+from antiphase.measures.probes import PAPER_EPS
+from antiphase.measures.singular import sigma_max
+from antiphase.models.taps import explicit
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+LABEL = "estimate, not a certificate"
+NEAREST = 10  # competitors whose boundary is looked at
+LINF = tuple(2.0 ** (k / 2) / 255 for k in range(-8, 9))  # a distance is known to a factor of sqrt2
+L2S = tuple(0.01 * 2.0 ** (k / 2) for k in range(17))
+
+
+def radius(m: Any, lipschitz: Any, form: Literal["paper", "sqrt2", "two"] = "paper") -> Any:
+    """m / L as printed is right only where L is of every margin function; m / (sqrt2 L) for L of the logit vector (l2),
+    m / (2 L) for L of every single logit."""
+    return m / (lipschitz * {"paper": 1.0, "sqrt2": 2**0.5, "two": 2.0}[form])
+
+
+def radii(
+    classifier: nn.Module,
+    images: ImageSet,
+    *,
+    draws: int,
+    eps: float = PAPER_EPS,
+    steps: int = 20,
+    seed: int = 0,
+    batch_size: int = 64,
+    device: torch.device | str = "cpu",
+) -> dict[str, Array]:
+    """margin, power, sampled, first_l2, first_linf, per_logit, broken_l2, broken_linf: (n,) each, as `evidence.Side` has them."""
+    parts: list[dict[str, Tensor]] = []
+    with runtime.frozen(classifier), console.progress("margins and radii", total=len(images)) as advance:
+        for batch in images.batches(batch_size):
+            x, y = batch.pixels.to(device), batch.labels.to(device)
+            found = first_order(classifier, x, y)
+            with torch.no_grad():
+                found["power"] = _power(classifier, x, batch.ids, seed)
+                found["sampled"] = _sampled(classifier, x, batch.ids, draws, eps, seed)
+            parts.append(found)
+            advance(len(x), "")
+    joined = {name: torch.cat([p[name] for p in parts]).double().cpu().numpy() for name in parts[0]}
+    for name, budgets in (("broken_l2", [L2(e) for e in L2S]), ("broken_linf", [Linf(e) for e in LINF])):
+        joined[name] = _broken(
+            classifier, images, [PGD(within=b, steps=steps) for b in budgets], seed, joined["margin"]
+        )
+    return joined
+
+
+def first_order(classifier: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+    """Radii by the gradients at the image, (B,) each; NaN where the image is wrong.
+
+    min over i of (F_y - F_i) / ||grad (F_y - F_i)||_q with q dual to the norm of the perturbation: 2 to 2, 1 to infinity.
+    """
+    with torch.enable_grad():
+        leaf = x.detach().requires_grad_()
+        logits = classifier(leaf)
+        m = margin(logits, y).detach()
+        others = logits.detach().scatter(1, y[:, None], -torch.inf)
+        classes = torch.cat([y[:, None], others.topk(min(NEAREST, logits.shape[1] - 1), dim=1).indices], dim=1)
+        own = logits.gather(1, classes)  # (B, 1 + k)
+        grads = torch.stack(
+            [torch.autograd.grad(own[:, j].sum(), leaf, retain_graph=True)[0].flatten(1) for j in range(own.shape[1])],
+            dim=1,
+        )  # (B, 1 + k, P)
+    gaps, apart = (own[:, :1] - own[:, 1:]).detach(), grads[:, :1] - grads[:, 1:]
+    sizes = grads.norm(dim=2)
+    right = m > 0
+
+    def nearest(slopes: Tensor) -> Tensor:
+        return torch.where(right, (gaps / slopes.clamp_min(1e-30)).amin(dim=1), torch.nan)
+
+    return {
+        "margin": m,
+        "first_l2": nearest(apart.norm(dim=2)),
+        "first_linf": nearest(apart.abs().sum(dim=2)),
+        "per_logit": nearest(sizes[:, :1] + sizes[:, 1:]),
+    }
+
+
+def _logits(classifier: nn.Module, x: Tensor) -> Tensor:
+    with explicit(classifier):  # a fused kernel has no forward-mode derivative
+        logits: Tensor = classifier(x)
+        return logits
+
+
+def _power(classifier: nn.Module, x: Tensor, ids: Any, seed: int) -> Tensor:
+    return sigma_max(lambda z: _logits(classifier, z), x, ids=ids, seed=seed)[0]
+
+
+def _sampled(classifier: nn.Module, x: Tensor, ids: Any, draws: int, eps: float, seed: int) -> Tensor:
+    clean, best = classifier(x), x.new_zeros(len(x))
+    for k in range(draws):
+        xi = draw(ids, tuple(x.shape[1:]), k, eps, seed).to(x)
+        ratio = (classifier(x + xi) - clean).norm(dim=1) / xi.flatten(1).norm(dim=1)
+        best = torch.maximum(best, ratio)
+    return best
+
+
+def _broken(classifier: nn.Module, images: ImageSet, attacks: list[PGD], seed: int, margins: Array) -> Array:
+    """The distance at which the smallest successful budget changed a right prediction; NaN where none did."""
+    right = np.flatnonzero(margins > 0)
+    distance = np.full(len(images), np.nan)
+    if len(right):
+        batch = images.take(right).all
+        last = engine.sweep(classifier, batch.pixels, batch.labels, attacks, ids=batch.ids, seed=seed)[-1]
+        distance[right] = np.where(last.success.numpy(), last.distance.numpy(), np.nan)
+    return distance

@@ -1,0 +1,74 @@
+"""The theory held against a trained run and its softmax baseline, as a cell: verdicts and the numbers they come from."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from antiphase.config import InputError
+from antiphase.data.imageset import ImageSet
+from antiphase.measures.evidence import Evidence, plain, read
+from antiphase.measures.gather import gather
+from antiphase.measures.theory import audit
+from antiphase.models.checkpoint import Run
+from antiphase.studies.cells import Cell, cell
+from antiphase.studies.compare import differences
+
+
+def audit_cell(
+    run: Run,
+    base: Run | None,
+    images: ImageSet,
+    *,
+    probes: int,
+    draws: int,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+) -> Cell:
+    """What was measured is kept in the run's folder; the verdicts are read from it each time, so they are never stale."""
+    _check(run, base)
+
+    def compute(_: Path) -> Cell:
+        model, other = run.classifier(device), None if base is None else base.classifier(device)
+        found = gather(model, other, images, probes=probes, draws=draws, seed=seed, device=device)
+        return {
+            "baseline": None if base is None else {"model": base.config.title, "run": base.name},
+            "differences": [] if base is None else differences(run, base),
+            "ids": images.ids.tolist(),
+            "probes": probes,
+            "draws": draws,
+            "evidence": plain(found),
+        }
+
+    question = {
+        "measure": "theory",
+        "base": None if base is None else base.weights_digest,
+        "probes": probes,
+        "draws": draws,
+        "seed": seed,
+    }
+    kept = cell(run, "measures", images, question, compute)
+    rows = audit(read(Evidence, kept["evidence"]))
+    return {**kept, "rows": [asdict(row) for row in rows]}
+
+
+def _check(run: Run, base: Run | None) -> None:
+    """The run has two branches; the baseline is a softmax model of the same depth, trained on the same images."""
+    if not run.config.is_differential:
+        raise InputError(f"{run.folder} has no layer with two branches (it is all softmax): the theory is about those")
+    if base is None:
+        return
+    if base.config.is_differential:
+        raise InputError(f"{base.folder} has layers with two branches: --base takes a softmax model")
+    if base.config.depth != run.config.depth:
+        raise InputError(
+            f"{base.folder} has depth {base.config.depth} and {run.folder} has {run.config.depth}: "
+            "layers are compared one by one, so the depths must be equal"
+        )
+    ours, theirs = (r.about["data"] for r in (run, base))
+    if any(ours[key] != theirs[key] for key in ("name", "shape", "class_names")):
+        raise InputError(
+            f"{base.folder} was trained on {theirs['name']} and {run.folder} on {ours['name']}: the data must be the same"
+        )
