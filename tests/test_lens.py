@@ -9,11 +9,11 @@ from timm.layers import Attention, DiffAttention
 from torch import nn
 
 from antiphase.config import InputError
-from antiphase.measures.alignment import Alignment
+from antiphase.measures.alignment import Alignment, gamma
 from antiphase.measures.closed_form import local_alignment, local_moments
 from antiphase.measures.levels import at_level
 from antiphase.measures.lipschitz import l_sample
-from antiphase.measures.probes import branch_alignment, exact_alignment
+from antiphase.measures.probes import branch_alignment, exact_alignment, gram_exact, map_norms
 from antiphase.measures.readings import READINGS, align, controls
 from antiphase.measures.reverse import loss_alignment, projected_alignment, scalar_alignment
 from antiphase.measures.sharp import l_sharp
@@ -445,3 +445,20 @@ def test_a_share_is_told_apart_from_one_half_only_where_its_interval_is():
     assert (
         Alignment("x", 0.8, np.ones((40, 1, 1)), np.ones((40, 1, 1)), coin).summary()["versus_half"] == "not told apart"
     )
+
+
+def test_gamma_times_s_is_the_ratio_of_the_jacobians(pair, digits):
+    """Thm 2 against a baseline, with exact norms: gamma s = ||J_DA|| / ||J_base||, heads stacked and per head."""
+    few = digits[1].subset(3)
+    (layer,) = exact_alignment(pair[1].classifier(), few)
+
+    def readout(record):
+        return {name: (maps.combined,) for name, maps in record.items()}
+
+    (da,), (base,) = (gram_exact(run.classifier(), few, readout).values() for run in reversed(pair))
+    found = gamma(layer, base[..., 0, 0])
+    da, base = da[:, :, 0, 0, 0], base[:, :, 0, 0, 0]
+    assert found["ratio_stacked"] == pytest.approx(np.sqrt(da.sum(1) / base.sum(1)).mean(), rel=1e-4)
+    assert found["ratio_per_head"] == pytest.approx(found["ratio_stacked"] * np.sqrt(4 / 2))  # 4 heads against 2
+    probed = map_norms(pair[0].classifier(), few, probes=64)["model.blocks.0.attn"]
+    assert probed.mean(-1) == pytest.approx(base, rel=0.3)

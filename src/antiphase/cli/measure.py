@@ -29,7 +29,7 @@ EXAMPLES = """\
 class Command(OfRuns):
     run: tyro.conf.Positional[Path]  # folder of a trained run
     measures: str | None = None  # lipschitz, alignment, cancellation, lambda, correlation; None: all that the model has
-    base: Path | None = None  # a softmax run: its head pairs are the control of an alignment
+    base: Path | None = None  # a softmax run: for gamma, and its head pairs as a control of the alignment
     draws: int = 32  # random perturbations per image for the Lipschitz estimate
     estimators: str = "sample"  # of local Lipschitz: sample, power, ascent; the last two come together
     levels: str = "maps"  # where it is measured: maps, branch, block

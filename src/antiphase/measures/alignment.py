@@ -143,6 +143,28 @@ class Alignment:
         ]
 
 
+def gamma(layer: Alignment, base: Array) -> dict[str, Any]:
+    """||J1|| / ||J_base|| and ||J_DA|| / ||J_base|| = gamma s (Thm 2), against a baseline's squared norms: (n, hb, K).
+
+    Twins differ in their number of heads, so both ways of joining them are given, heads stacked and root mean square per
+    head, with the share of images on which only one of the two calls the differential map the more sensitive.
+    """
+    n1, n2, ip = layer.means
+    da, norms = n1 + layer.lam**2 * n2 - 2 * layer.lam * ip, np.nanmean(base, axis=-1)
+    joined: dict[str, Callable[[Array], Array]] = {
+        "stacked": lambda a: a.sum(axis=1),
+        "per_head": lambda a: a.mean(axis=1),
+    }
+    ratios = {name: np.sqrt(join(da) / join(norms)) for name, join in joined.items()}
+    return {
+        "layer": layer.layer,
+        **{f"gamma_{name}": float(np.sqrt(join(n1) / join(norms)).mean()) for name, join in joined.items()},
+        **{f"ratio_{name}": float(ratio.mean()) for name, ratio in ratios.items()},
+        **{f"above_one_{name}": rate(ratio > 1).plain() for name, ratio in ratios.items()},
+        "disagree": rate((ratios["stacked"] > 1) != (ratios["per_head"] > 1)).plain(),
+    }
+
+
 def jackknife(statistic: Callable[..., Array], *samples: Array) -> Array:
     """Standard error of statistic(means over the last axis), NaN where there is no sample; 0 for a single one.
 

@@ -23,7 +23,7 @@ from antiphase.measures.evidence import Evidence, Layer, Noise, Point, Side
 from antiphase.measures.layer_facts import facts
 from antiphase.measures.levels import at_level
 from antiphase.measures.lipschitz import draw
-from antiphase.measures.probes import PAPER_EPS, at_rest, check_finite, gram, gram_probes, points
+from antiphase.measures.probes import PAPER_EPS, at_rest, check_finite, gram, gram_probes, map_norms, points
 from antiphase.measures.radius import radii
 from antiphase.measures.sharp import Sharp, l_sharp
 from antiphase.measures.singular import sigma_max
@@ -156,12 +156,9 @@ def _grams(
     def two(record: Record) -> dict[str, tuple[Tensor, ...]]:
         return {n: (b.signal, b.noise, b.combined) for n, b in record.items() if n in at and b.noise is not None}
 
-    def one(record: Record) -> dict[str, tuple[Tensor, ...]]:
-        return {n: (b.signal,) for n, b in record.items()}
-
     own = gram_probes(classifier, images, two, probes=probes, label="Jacobians of the maps", **common)
-    theirs = {} if base is None else gram_probes(base, images, one, probes=probes, label="the baseline's", **common)
-    return {name: _point(own[name], None if twin is None else theirs[twin][..., 0, 0]) for name, twin in at.items()}
+    theirs = {} if base is None else map_norms(base, images, probes=probes, label="the baseline's", **common)
+    return {name: _point(own[name], None if twin is None else theirs[twin]) for name, twin in at.items()}
 
 
 def _point(g: Array, ref: Array | None) -> Point:

@@ -80,6 +80,18 @@ def branch_alignment(
     return [aligned(layer, lam[layer], gram) for layer, gram in grams.items()]
 
 
+def map_norms(
+    classifier: nn.Module, images: ImageSet, *, probes: int, label: str = "norms of the maps", **settings: Any
+) -> dict[str, Array]:
+    """||J v||^2 of every layer's map A1 - lambda A2 (of a softmax layer, its only one): (n, h, K). Settings: `gram_probes`."""
+
+    def readout(record: Record) -> dict[str, tuple[Tensor, ...]]:
+        return {name: (maps.combined,) for name, maps in record.items()}
+
+    grams = gram_probes(classifier, images, readout, probes=probes, label=label, **settings)
+    return {name: products[..., 0, 0] for name, products in grams.items()}
+
+
 def exact_alignment(
     classifier: nn.Module,
     images: ImageSet,

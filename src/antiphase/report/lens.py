@@ -65,6 +65,14 @@ def _show_alignment(cells: list[Row]) -> None:
                 for row in rows
             ),
         )
+        for row in cell["gamma"]:
+            stdout.print(
+                f"- {short(row['layer'])} against the baseline's: gamma = ||J1|| / ||J_base|| {number(row['gamma_stacked'])} "
+                f"stacked, {number(row['gamma_per_head'])} per head; ||J_DA|| / ||J_base|| {number(row['ratio_stacked'])} and "
+                f"{number(row['ratio_per_head'])}, above 1 for {with_interval(row['above_one_stacked'], 0)} and "
+                f"{with_interval(row['above_one_per_head'], 0)} of the images",
+                markup=False,
+            )
 
 
 def _show_cancellation(cells: list[Row]) -> None:

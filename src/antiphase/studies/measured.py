@@ -11,6 +11,7 @@ from torch import nn
 
 from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
+from antiphase.measures.alignment import Alignment, gamma
 from antiphase.measures.cancellation import cancellation, over_layers
 from antiphase.measures.common_mode import common_mode
 from antiphase.measures.correlation import MEANING, correlation
@@ -18,7 +19,7 @@ from antiphase.measures.coupling import Coupling
 from antiphase.measures.levels import LEVELS, Level
 from antiphase.measures.lipschitz import l_sample
 from antiphase.measures.perturbations import PERTURBATIONS
-from antiphase.measures.probes import PAPER_EPS
+from antiphase.measures.probes import PAPER_EPS, map_norms
 from antiphase.measures.propagation import block_sigma, propagation
 from antiphase.measures.readings import READINGS, align, controls
 from antiphase.measures.sharp import STEPS, l_sharp
@@ -98,6 +99,7 @@ def alignment_cell(
             "reading": reading,
             "meaning": READINGS[reading],
             "layers": [layer.summary() for layer in layers],
+            "gamma": _gamma(layers, base, images, settings) if reading == "R1" and base is not None else [],
             "controls": {name: [layer.summary() for layer in found] for name, found in beside.items()},
             "rows": columns(
                 {"pairs": pairs} | row
@@ -109,6 +111,13 @@ def alignment_cell(
 
     question = {"measure": "alignment", "reading": reading, "probes": probes, "max_probes": max_probes, "seed": seed}
     return cell(run, "measures", images, question | {"base": base and base.weights_digest}, compute)
+
+
+def _gamma(layers: list[Alignment], base: Run, images: ImageSet, settings: dict[str, Any]) -> list[Cell]:
+    """Against the baseline's layers at the same depth, by the same probes at the same points; none if it has others."""
+    sizes = {"probes": settings["probes"], "seed": settings["seed"], "device": settings["device"]}
+    norms = map_norms(base.classifier(settings["device"]), images, around=PAPER_EPS, **sizes)
+    return [gamma(layer, norms[layer.layer]) for layer in layers if layer.layer in norms]
 
 
 def cancellation_cell(
