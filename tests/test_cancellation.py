@@ -23,6 +23,7 @@ from antiphase.measures.singular import sigma_max
 from antiphase.models import Differential, Softmax, ViTConfig
 from antiphase.models.taps import explicit, taps
 from antiphase.models.vit import build
+from tests.encoder import Encoder
 
 EPS = 8 / 255
 DOUBLE = torch.float64
@@ -492,20 +493,6 @@ def test_masks_are_respected_from_the_running_model(digits):
     assert (found[0].rows_used, looser[0].rows_used) == (1, 3)  # of 4 tokens
     assert found[0].statistics["chance"] == pytest.approx(1)  # 4 tokens, top 5
     assert np.isfinite(found[1].statistics["change_pearson"]).all()
-
-
-class Encoder(nn.Module):
-    """torch's own encoder: nn.MultiheadAttention, blocks called with masks and flags."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, norm_first=True)
-        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-        self.head = nn.Linear(16, 10)
-
-    def forward(self, pixels):
-        return self.head(self.encoder(pixels.reshape(len(pixels), 4, 16)).mean(dim=1))
 
 
 def test_torchs_own_encoder_is_measured_by_all_of_them(digits):

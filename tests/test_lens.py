@@ -23,6 +23,7 @@ from antiphase.models.adapters import ADAPTERS, adapter, check, read
 from antiphase.models.attention import DifferentialAttention, Heads
 from antiphase.models.taps import attention_layers, explicit, taps
 from antiphase.models.vit import build
+from tests.encoder import Encoder
 
 DOUBLE = torch.float64
 
@@ -81,20 +82,6 @@ def test_multihead_attention_is_read_with_its_masks(batch_first, masks):
     check(layer, *given, tolerance=1e-12, **kwargs)
     theirs = layer(*given, average_attn_weights=False, **kwargs)[1]
     assert torch.allclose(read(layer, *given, **kwargs).signal, theirs, atol=1e-12)
-
-
-class Encoder(nn.Module):
-    """A classifier on torch's own encoder, whose fast path never calls its attention module."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, norm_first=True)
-        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-        self.head = nn.Linear(16, 10)
-
-    def forward(self, x):
-        return self.head(self.encoder(x.reshape(len(x), 4, 16)).mean(dim=1))
 
 
 def test_torchs_own_encoder_is_watched_and_measured(digits):

@@ -113,10 +113,8 @@ def _measured(
         return {measure: [measured.alignment_cell(run, images, reading=reading, **probes) for reading in readings]}
     cells, draws = [], {"draws": command.draws, **common}
     for level in command.words("levels"):
-        if "sample" in command.words("estimators"):
-            cells.append(measured.lipschitz_cell(run, images, level=level, **draws))  # type: ignore[arg-type]
-        if {"power", "ascent"} & set(command.words("estimators")):
-            cells.append(measured.sharp_cell(run, images, level=level, **draws))  # type: ignore[arg-type]
+        for estimator in dict.fromkeys("sample" if e == "sample" else "sharp" for e in command.words("estimators")):
+            cells.append(measured.lipschitz_cell(run, images, level=level, estimator=estimator, **draws))  # type: ignore[arg-type]
     return {measure: cells}
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,9 +57,6 @@ def branch_alignment(
         raise InputError(f"max_probes={max_probes} is below probes={probes}: raise it or leave it out")
     lam = lambdas_of(classifier, images, coupling, device)
 
-    def readout(record: Record) -> dict[str, tuple[Tensor, ...]]:
-        return {layer: (first, second) for layer, (first, second, _) in couple(record, coupling).items()}
-
     def undecided(found: dict[str, Array]) -> NDArray[np.bool_]:
         layers = [aligned(layer, lam[layer], gram) for layer, gram in found.items()]
         wanting: NDArray[np.bool_] = np.any([(layer.alive & ~layer.decided).any(axis=1) for layer in layers], axis=0)
@@ -67,7 +65,7 @@ def branch_alignment(
     grams = gram_probes(
         classifier,
         images,
-        readout,
+        partial(both, coupling=coupling),
         probes=probes,
         max_probes=max_probes or probes,
         wanting=undecided,
@@ -104,13 +102,14 @@ def exact_alignment(
 ) -> list[Alignment]:
     """E2: the same numbers without error, one pass a pixel. For small images."""
     lam = lambdas_of(classifier, images, coupling, device)
-
-    def readout(record: Record) -> dict[str, tuple[Tensor, ...]]:
-        return {layer: (first, second) for layer, (first, second, _) in couple(record, coupling).items()}
-
     common: dict[str, Any] = {"around": around, "seed": seed, "batch_size": batch_size, "device": device}
-    grams = gram_exact(classifier, images, readout, **common)
+    grams = gram_exact(classifier, images, partial(both, coupling=coupling), **common)
     return [aligned(layer, lam[layer], gram) for layer, gram in grams.items()]
+
+
+def both(record: Record, coupling: Coupling) -> dict[str, tuple[Tensor, ...]]:
+    """The two maps of every layer that are held against each other."""
+    return {layer: (first, second) for layer, (first, second, _) in couple(record, coupling).items()}
 
 
 def aligned(layer: str, lam: float, gram: Array) -> Alignment:

@@ -19,7 +19,16 @@ from antiphase.measures.alignment import Alignment
 from antiphase.measures.closed_form import local_alignment
 from antiphase.measures.coupling import Coupling, couple, lambdas_of
 from antiphase.measures.lipschitz import draw
-from antiphase.measures.probes import PAPER_EPS, aligned, at_rest, branch_alignment, check_finite, gram, gram_probes
+from antiphase.measures.probes import (
+    PAPER_EPS,
+    aligned,
+    at_rest,
+    both,
+    branch_alignment,
+    check_finite,
+    gram,
+    gram_probes,
+)
 from antiphase.measures.reverse import loss_alignment, map_gradients, projected_alignment, scalar_alignment
 from antiphase.models.taps import Record, look
 
@@ -95,7 +104,7 @@ def _finite(
         for batch in images.batches(batch_size):
             x = batch.pixels.to(device)
             clean, moved = (
-                _pairs(classifier, at, coupling) for at in (x, x + draw(batch.ids, x.shape[1:], 0, eps, seed).to(x))
+                both(look(classifier, at), coupling) for at in (x, x + draw(batch.ids, x.shape[1:], 0, eps, seed).to(x))
             )
             for layer in lam:
                 changes = tuple(b - a for a, b in zip(clean[layer], moved[layer]))
@@ -103,11 +112,6 @@ def _finite(
                 parts[layer].append(gram(changes)[:, :, None].cpu())
             advance(len(x), "")
     return [aligned(layer, lam[layer], torch.cat(found).numpy()) for layer, found in parts.items()]
-
-
-def _pairs(classifier: nn.Module, x: Tensor, coupling: Coupling) -> dict[str, tuple[Tensor, Tensor]]:
-    record = look(classifier, x)
-    return {layer: (first, second) for layer, (first, second, _) in couple(record, coupling).items()}
 
 
 def _class_row(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from antiphase.measures.perturbations import PERTURBATIONS
 from antiphase.measures.probes import PAPER_EPS, map_norms
 from antiphase.measures.propagation import block_sigma, propagation
 from antiphase.measures.readings import READINGS, align, controls
-from antiphase.measures.sharp import STEPS, l_sharp
+from antiphase.measures.sharp import l_sharp
 from antiphase.models.attention import lambda_parts, lambdas
 from antiphase.models.checkpoint import Run
 from antiphase.models.vit import build
@@ -40,39 +40,36 @@ def columns(rows: Iterable[dict[str, Any]]) -> dict[str, list[Any]]:
     return table
 
 
+LIPSCHITZ: dict[str, tuple[Callable[..., list[Any]], str]] = {
+    "sample": (l_sample, "L-sample: largest ||change||_F / ||xi||_2 over the draws, of the {}; a lower bound"),
+    "sharp": (l_sharp, "L-power at x and L-ascent within 8/255, over ||xi||_2, of the {}; lower bounds"),
+}
+
+
 def lipschitz_cell(
-    run: Run, images: ImageSet, *, draws: int, level: Level = "maps", seed: int = 0, device: Device = "cpu"
+    run: Run,
+    images: ImageSet,
+    *,
+    draws: int,
+    level: Level = "maps",
+    estimator: str = "sample",
+    seed: int = 0,
+    device: Device = "cpu",
 ) -> Cell:
+    estimate, reading = LIPSCHITZ[estimator]
+
     def compute(_: Path) -> Cell:
-        layers = l_sample(run.classifier(device), images, draws=draws, level=level, seed=seed, device=device)
+        layers = estimate(run.classifier(device), images, draws=draws, level=level, seed=seed, device=device)
         return {
-            "estimator": "sample",
+            "estimator": estimator,
             "level": level,
-            "reading": f"L-sample: largest ||change||_F / ||xi||_2 over the draws, of the {LEVELS[level]}; a lower bound",
+            "reading": reading.format(LEVELS[level]),
             "eps": PAPER_EPS,
             "layers": [layer.summary() for layer in layers],
             "rows": columns(row for layer in layers for row in layer.rows(images.ids)),
         }
 
-    question = {"measure": "lipschitz", "level": level, "draws": draws, "seed": seed}
-    return cell(run, "measures", images, question, compute)
-
-
-def sharp_cell(
-    run: Run, images: ImageSet, *, draws: int, level: Level = "maps", seed: int = 0, device: Device = "cpu"
-) -> Cell:
-    def compute(_: Path) -> Cell:
-        layers = l_sharp(run.classifier(device), images, draws=draws, level=level, seed=seed, device=device)
-        return {
-            "estimator": "sharp",
-            "level": level,
-            "reading": f"L-power at x and L-ascent within 8/255, over ||xi||_2, of the {LEVELS[level]}; lower bounds",
-            "eps": PAPER_EPS,
-            "layers": [layer.summary() for layer in layers],
-            "rows": columns(row for layer in layers for row in layer.rows(images.ids)),
-        }
-
-    question = {"measure": "sharp", "level": level, "draws": draws, "steps": STEPS, "seed": seed}
+    question = {"measure": "lipschitz", "estimator": estimator, "level": level, "draws": draws, "seed": seed}
     return cell(run, "measures", images, question, compute)
 
 
