@@ -31,7 +31,8 @@ def audit_cell(
     _check(run, base)
 
     def compute(_: Path) -> Cell:
-        model, other = run.classifier(device), None if base is None else base.classifier(device)
+        model = run.classifier_for(images, device)
+        other = None if base is None else base.classifier_for(images, device)
         found = gather(model, other, images, probes=probes, draws=draws, seed=seed, device=device)
         return {
             "baseline": None if base is None else {"model": base.config.title, "run": base.name},
@@ -68,7 +69,7 @@ def _check(run: Run, base: Run | None) -> None:
             "layers are compared one by one, so the depths must be equal"
         )
     ours, theirs = (r.about["data"] for r in (run, base))
-    if any(ours[key] != theirs[key] for key in ("name", "shape", "class_names")):
+    if any(ours.get(key) != theirs.get(key) for key in ("name", "shape", "class_names")):
         raise InputError(
-            f"{base.folder} was trained on {theirs['name']} and {run.folder} on {ours['name']}: the data must be the same"
+            f"{base.folder} was trained on {theirs.get('name')} and {run.folder} on {ours.get('name')}: the data must be the same"
         )
