@@ -121,7 +121,7 @@ def test_the_journal_of_another_attack_is_refused(victim, few, tmp_path):
     attacked(victim, few, PGD(within=Linf("12/255"), steps=2), tmp_path / "journal")
     with pytest.raises(InputError, match="journal of another attack"):
         attacked(victim, few, PGD(within=Linf("13/255"), steps=2), tmp_path / "journal")
-    with pytest.raises(InputError, match="of PGD only"):
+    with pytest.raises(InputError, match="of our own attacks only"):
         attacked(victim, few, lambda model, x, y: x, tmp_path / "journal")  # noqa: ARG005
 
 

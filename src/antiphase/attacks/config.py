@@ -8,9 +8,24 @@ from typing import Any, Literal
 from antiphase.attacks.within import Within
 from antiphase.config import InputError, check_fields
 
+Label = Literal["true", "predicted"]  # the class an untargeted attack drives away from
+
+
+class Attack:
+    """What every attack of ours is: a frozen value that says where, how often and away from what."""
+
+    within: Within
+    runs: int
+    label: Label
+
+    @property
+    def forwards(self) -> int:
+        """The most forwards that an example may cost: those of one that is never fooled."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, kw_only=True)
-class PGD:
+class PGD(Attack):
     """Projected gradient ascent. One step of size eps without a random start is FGSM; within a `Patch` it is a patch attack."""
 
     within: Within
@@ -19,7 +34,7 @@ class PGD:
     runs: int = 1  # independent random starts
     random_start: bool = True
     loss: Literal["ce", "margin", "dlr", "cosine"] = "ce"
-    label: Literal["true", "predicted"] = "true"  # the class an untargeted attack drives away from
+    label: Label = "true"
     target: Literal["least-likely", "random"] | int | None = None  # the class to reach; None: any other
 
     def __post_init__(self) -> None:
@@ -38,6 +53,10 @@ class PGD:
     @property
     def step(self) -> float:
         return 2.5 * self.within.eps / self.steps if self.step_size is None else self.step_size
+
+    @property
+    def forwards(self) -> int:
+        return self.runs * (self.steps + 1)
 
 
 def fgsm(within: Within, **options: Any) -> PGD:

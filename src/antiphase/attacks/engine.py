@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from antiphase import console, runtime
 from antiphase.attacks.checks import check_inputs, order_flags
 from antiphase.attacks.compiled import Compile, forwards_at_most, repays
-from antiphase.attacks.config import PGD
+from antiphase.attacks.config import PGD, Attack
 from antiphase.attacks.job import SLACK, Job
 from antiphase.attacks.journal import Journal
+from antiphase.attacks.methods import METHODS
 from antiphase.attacks.pool import Pool
 from antiphase.attacks.result import AttackResult, Looked
 from antiphase.attacks.within import Linf, Within
@@ -35,7 +36,7 @@ def run(
     classifier: nn.Module,
     x: Tensor,
     y: Tensor,
-    attack: PGD | Callback,
+    attack: Attack | Callback,
     *,
     ids: NDArray[np.int64] | None = None,
     seed: int = 0,
@@ -61,21 +62,24 @@ def run(
     """
     if batch_size < 1:
         raise InputError(f"batch_size={batch_size} must be at least 1")
-    if journal is not None and not isinstance(attack, PGD):
-        raise InputError("a journal is kept of PGD only: nothing is known of an example inside somebody else's attack")
-    geometry = attack.within if isinstance(attack, PGD) else within
+    if journal is not None and not isinstance(attack, Attack):
+        raise InputError(
+            "a journal is kept of our own attacks only: nothing is known of an example inside somebody else's attack"
+        )
+    geometry = attack.within if isinstance(attack, Attack) else within
     check_inputs(classifier, x, y, geometry)
     device = next((p.device for p in classifier.parameters()), torch.device("cpu"))
     with runtime.frozen(classifier), console.progress(label, total=len(x)) as advance:
         ids = np.arange(len(x)) if ids is None else ids
         job = Job(classifier, x.cpu(), y.cpu(), ids, seed, batch_size, device, advance, eight_bit, looked)
-        if not isinstance(attack, PGD):
+        if not isinstance(attack, Attack):
             _run_callback(job, attack, geometry)
         elif attack.within.eps > 0:
             kept = None if journal is None else Journal(journal, fingerprint([attack, seed, protocol, eight_bit]))
             forwards = forwards_at_most(attack, len(x))
             fast = compile == "always" or (compile == "auto" and repays(classifier, x[:1].to(device), forwards))
-            Pool(job, attack, every_run=protocol == "paper", compiling=fast, journal=kept).empty()
+            method = METHODS[type(attack)](attack, job)
+            Pool(job, attack, method, every_run=protocol == "paper", compiling=fast, journal=kept).empty()
         return job.result(geometry)
 
 
@@ -91,7 +95,7 @@ def _run_callback(job: Job, attack: Callback, geometry: Within | None) -> None:
             allowed &= geometry.size(given.double() - x.double()) <= float(geometry.eps) + 10 * SLACK
             given = geometry.project(given, x)  # what float32 overshot
         outside += int((~allowed).sum())
-        won = job.won(job.logits(given, rows).argmax(dim=1), rows) & allowed
+        won = job.won(job.ask(given, rows)[1], rows) & allowed
         job.adversarial[rows[won]] = given[won].to(job.x.dtype)
         job.changed[0, rows] = won
         job.advance(len(rows), "")
@@ -103,7 +107,7 @@ def sweep(
     classifier: nn.Module,
     x: Tensor,
     y: Tensor,
-    attacks: Sequence[PGD],
+    attacks: Sequence[Attack],
     *,
     protocol: Protocol = "fast",
     ids: NDArray[np.int64] | None = None,

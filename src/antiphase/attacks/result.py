@@ -12,10 +12,11 @@ class Looked(NamedTuple):
     """What the model says of clean images, and what that says of the model."""
 
     logits: Tensor  # (n, K)
+    prediction: Tensor  # (n,)
     flags: tuple[str, ...]
 
     def of(self, rows: Tensor) -> Looked:
-        return Looked(self.logits[rows], self.flags)
+        return Looked(self.logits[rows], self.prediction[rows], self.flags)
 
 
 @dataclass(frozen=True)

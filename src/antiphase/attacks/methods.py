@@ -1,0 +1,13 @@
+"""Which method carries out which attack. A new attack is a config, a method and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from antiphase.attacks.config import PGD, Attack
+from antiphase.attacks.job import Job
+from antiphase.attacks.method import Method
+from antiphase.attacks.pgd import ByPGD
+
+METHODS: dict[type[Attack], Callable[[Any, Job], Method[Any]]] = {PGD: ByPGD}
