@@ -12,7 +12,7 @@ import time
 import pytest
 import torch
 
-from antiphase.attacks import L2, PGD, Linf, engine
+from antiphase.attacks import APGD, FAB, L2, PGD, Linf, Square, engine
 from antiphase.config import InputError
 from antiphase.models.checkpoint import Run
 
@@ -75,6 +75,9 @@ CASES = {
     "paper": (PGD(within=Linf("12/255"), runs=3, steps=8), {"protocol": "paper"}),
     "eight bits": (PGD(within=L2(0.8), steps=30), {"eight_bit": True}),
     "target": (PGD(within=Linf("32/255"), target="random"), {}),
+    "by target": (APGD(within=Linf("12/255"), steps=8, loss="dlr-targeted", targets=3), {}),
+    "boundary": (FAB(within=Linf("12/255"), steps=20), {}),
+    "no gradients": (Square(within=Linf("24/255"), queries=40), {}),
 }
 
 

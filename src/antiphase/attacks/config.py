@@ -53,6 +53,7 @@ class PGD(Attack):
 
     def __post_init__(self) -> None:
         check_fields(self, steps=1, runs=1, step_size=0)
+        _check_loss(self, self.loss, ("ce", "margin", "dlr", "cosine"))
         if self.runs > 1 and not self.random_start:
             raise InputError(
                 f"runs={self.runs} without a random start would repeat the same run: set random_start or runs=1"
@@ -93,6 +94,7 @@ class APGD(Attack):
 
     def __post_init__(self) -> None:
         check_fields(self, steps=1, runs=1, targets=1, rho=0, eot=1)
+        _check_loss(self, self.loss, ("ce", "dlr", "dlr-targeted"))
         _check_ball(self)
 
     @property
@@ -204,6 +206,11 @@ class AutoAttack(Attack):
         return max(stage.asks for stage in self.stages)
 
 
+def _check_loss(attack: Attack, loss: str, known: tuple[str, ...]) -> None:
+    if loss not in known:
+        raise InputError(f"the loss {loss} is not for {type(attack).__name__}: it takes {', '.join(known)}")
+
+
 def _check_ball(attack: Attack) -> None:
     if isinstance(attack.within, Patch):
-        raise InputError(f"{attack.name} works within Linf or L2: use PGD within a patch")
+        raise InputError(f"{type(attack).__name__} works within Linf or L2: use PGD within a patch")

@@ -52,6 +52,11 @@ class Job:
         self.flags += self.seen.flags
         self.clean = self.seen.prediction
 
+    def part(self, rows: Tensor, advance: Callable[[int, str], None]) -> Job:
+        """Some of the examples, known as well as here but with costs of their own."""
+        given = (self.x[rows], self.y[rows], self.ids[rows.numpy()], self.seed, self.batch_size, self.device, advance)
+        return Job(self.classifier, *given, self.eight_bit, self.seen.of(rows), self.asks)
+
     def batches(self, rows: Tensor) -> list[Tensor]:
         return list(torch.split(rows, self.batch_size)) if len(rows) else []
 
@@ -98,11 +103,14 @@ class Job:
         changed = predictions != self.clean[rows]
         return changed if self.target is None else changed & (predictions == self.target[rows])
 
-    def result(self, geometry: Within | None) -> AttackResult:
-        """Judge what is returned, once more and on the very pixels; what does not stand the test comes back clean."""
+    def result(self, geometry: Within | None, judged: Tensor | None = None) -> AttackResult:
+        """Judge what is returned, once more and on the very pixels; what does not stand the test comes back clean.
+
+        Predictions that are `judged` already, (n,), are not asked for again.
+        """
         claimed = torch.nonzero(self.changed.any(dim=0))[:, 0]
-        final = self.clean.clone()
-        for rows in self.batches(claimed):
+        final = self.clean.clone() if judged is None else judged.clone()
+        for rows in self.batches(claimed) if judged is None else []:
             final[rows] = self.ask(self.adversarial[rows], rows)[1]
         delta = self.adversarial.double() - self.x.double()
         distance = delta.flatten(1).norm(dim=1) if geometry is None else geometry.size(delta)

@@ -145,7 +145,8 @@ class Pool:
         """Count what this forward found."""
         height = slots.first + 1 if seen.height is None else seen.height
         risen = height - slots.first > 1e-5 * (1 + slots.first.abs())  # less is the rounding of other neighbours
-        self.tally.look(slots.row, at_start=slots.fresh, risen=risen, won=seen.won, spent=seen.spent)
+        at_start = slots.fresh & (slots.lane == 0)  # luck is counted once a run, however many lanes have a start
+        self.tally.look(slots.row, at_start=at_start, risen=risen, won=seen.won, spent=seen.spent)
         first = torch.where(slots.fresh, height, slots.first)
         return replace(slots, fresh=torch.zeros_like(slots.fresh), first=first)
 

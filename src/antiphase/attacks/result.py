@@ -34,6 +34,8 @@ class AttackResult:
     backwards: Tensor  # (n,)
     flags: tuple[str, ...] = ()  # reasons to distrust this result
     compiled: bool = False  # full batches ran through torch.compile; success is judged without it in any case
+    broken_by: Tensor | None = None  # (n,) of an attack in stages: which one, -1 where none did
+    stages: tuple[str, ...] = ()  # their names
     looked: Looked | None = None  # spares a later attack on the same images its own look
 
     @property
