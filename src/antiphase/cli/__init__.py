@@ -10,7 +10,7 @@ import sys
 COMMANDS = {
     "demo": "Train a ViT and its differential twin on digits, attack, measure, compare, report: about a minute.",
     "train": "Train a ViT or DiffViT; the same command goes on where a killed run stopped.",
-    "attack": "Attack a trained run with FGSM or PGD (Linf, L2, patch) over a grid of budgets.",
+    "attack": "Attack a trained run (PGD, FGSM, APGD, FAB, Square, AutoAttack; Linf, L2, patch) over a grid of budgets.",
     "measure": "Look into the attention of a trained run: sensitivity, branch alignment, cancellation, lambda.",
     "theory": "Hold each lemma and theorem against a trained run and its softmax baseline.",
     "compare": "Attack and measure two runs on the same images and test their difference.",
