@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from antiphase.attacks import PGD
+from antiphase.attacks import L2, PGD, Linf
 
 Peer = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
@@ -38,3 +39,43 @@ def foolbox_pgd(attack: PGD) -> Peer:
 
 
 PEERS: dict[str, Callable[[PGD], Peer]] = {"torchattacks": torchattacks_pgd, "foolbox": foolbox_pgd}
+
+
+def pyautoattack(
+    within: Linf | L2, attacks: list[str] | None = None, *, runs: int = 1, queries: int = 5000, batch_size: int = 250
+) -> Peer:
+    """The authors' AutoAttack: its standard list, or these of its attacks one after the other."""
+    from pyautoattack import AutoAttack
+
+    def call(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        options = {"version": "custom", "attacks": attacks} if attacks else {"version": "standard"}
+        theirs = AutoAttack(model, norm=type(within).__name__, eps=float(within.eps), seed=0, device="cpu", **options)
+        theirs.apgd.n_restarts = theirs.fab.n_restarts = runs
+        theirs.square.n_queries = queries
+        adversarial: Tensor = theirs.run_standard_evaluation(x, y, batch_size=batch_size)[0]
+        return adversarial.detach()
+
+    return call
+
+
+def torchattacks_named(name: str, within: Linf, **options: Any) -> Peer:
+    def call(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        import torchattacks
+
+        adversarial: Tensor = getattr(torchattacks, name)(model, eps=float(within.eps), seed=0, **options)(x, y)
+        return adversarial
+
+    return call
+
+
+def foolbox_named(name: str, within: Linf, **options: Any) -> Peer:
+    def call(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        import foolbox
+
+        torch.manual_seed(0)
+        wrapped = foolbox.PyTorchModel(model, bounds=(0, 1))
+        theirs = getattr(foolbox.attacks, name)(**options)
+        adversarial: Tensor = theirs(wrapped, x, y, epsilons=float(within.eps))[1]
+        return adversarial
+
+    return call

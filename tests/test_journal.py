@@ -12,7 +12,7 @@ import time
 import pytest
 import torch
 
-from antiphase.attacks import L2, PGD, Linf, engine
+from antiphase.attacks import APGD, FAB, L2, PGD, Linf, Square, engine
 from antiphase.config import InputError
 from antiphase.models.checkpoint import Run
 
@@ -75,6 +75,9 @@ CASES = {
     "paper": (PGD(within=Linf("12/255"), runs=3, steps=8), {"protocol": "paper"}),
     "eight bits": (PGD(within=L2(0.8), steps=30), {"eight_bit": True}),
     "target": (PGD(within=Linf("32/255"), target="random"), {}),
+    "by target": (APGD(within=Linf("12/255"), steps=8, loss="dlr-targeted", targets=3), {}),
+    "boundary": (FAB(within=Linf("12/255"), steps=20), {}),
+    "no gradients": (Square(within=Linf("24/255"), queries=40), {}),
 }
 
 
@@ -121,7 +124,7 @@ def test_the_journal_of_another_attack_is_refused(victim, few, tmp_path):
     attacked(victim, few, PGD(within=Linf("12/255"), steps=2), tmp_path / "journal")
     with pytest.raises(InputError, match="journal of another attack"):
         attacked(victim, few, PGD(within=Linf("13/255"), steps=2), tmp_path / "journal")
-    with pytest.raises(InputError, match="of PGD only"):
+    with pytest.raises(InputError, match="of our own attacks only"):
         attacked(victim, few, lambda model, x, y: x, tmp_path / "journal")  # noqa: ARG005
 
 

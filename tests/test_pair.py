@@ -8,7 +8,7 @@ import torch
 
 from antiphase.attacks import L2, PGD, Linf, Patch, engine, pool
 from antiphase.data import load
-from antiphase.measures.alignment import branch_alignment
+from antiphase.measures.probes import branch_alignment
 from antiphase.measures.success import accuracy
 from antiphase.models.checkpoint import Run
 from antiphase.models.lean import lean

@@ -1,4 +1,4 @@
-"""Ours against other people's PGD, image by image, on the committed pair and 512 real images."""
+"""Ours against other people's attacks, image by image, on the committed pair, another's model, and real images."""
 
 import json
 import os
@@ -9,17 +9,21 @@ import pytest
 from tests.conftest import ROOT, _missing
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("peer", ["torchattacks", "foolbox"])
-def test_our_pgd_is_at_least_as_strong_as_a_peers_at_every_budget(peer, data_root, capsys):
+def _by_the_peers_python(script, *words, data_root):
     python = ROOT / ".venv-peers" / "bin" / "python"
     if not python.exists():
         _missing("no .venv-peers: make test-slow creates it")
-    argv = [python, ROOT / "tests" / "peers_pgd.py", ROOT / "results/pair/DiffViT", peer, "512"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "ANTIPHASE_DATA": str(data_root)}
+    argv = [python, ROOT / "tests" / script, *words]
     done = subprocess.run(argv, capture_output=True, text=True, env=environment, timeout=900)
     assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("peer", ["torchattacks", "foolbox"])
+def test_our_pgd_is_at_least_as_strong_as_a_peers_at_every_budget(peer, data_root, capsys):
+    rows = _by_the_peers_python("peers_pgd.py", ROOT / "results/pair/DiffViT", peer, "512", data_root=data_root)
     with capsys.disabled():
         for row in rows:
             print(
@@ -31,3 +35,34 @@ def test_our_pgd_is_at_least_as_strong_as_a_peers_at_every_budget(peer, data_roo
         assert row["ours"] >= row["theirs"] - 0.005
         assert row["agree"] > 0.97
         assert row["flags"] == []
+
+
+CASES = [
+    ("apgd-ce", "1/255", 64, "DiffViT"),
+    ("apgd-dlr", "1/255", 64, "ViT"),
+    ("apgd-t", "1/255", 64, "DiffViT"),
+    ("apgd-torchattacks", "1/255", 64, "DiffViT"),
+    ("pgd-foolbox", "1/255", 64, "DiffViT"),
+    ("fab", "1/255", 64, "DiffViT"),
+    ("fab-t", "1/255", 64, "DiffViT"),
+    ("square", "2/255", 64, "DiffViT"),
+    ("square-torchattacks", "2/255", 64, "DiffViT"),
+    ("autoattack", "8/255", 64, "DiffViT"),
+    ("autoattack", "1/255", 64, "DiffViT"),
+    ("autoattack", "8/255", 16, None),  # on the model that pyautoattack ships
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("case", "eps", "n", "model"), CASES)
+def test_never_more_than_one_image_below_a_peer(case, eps, n, model, data_root, capsys):
+    folder = () if model is None else (ROOT / "results/pair" / model,)
+    row = _by_the_peers_python("peers_autoattack.py", case, eps, str(n), *folder, data_root=data_root)
+    with capsys.disabled():
+        print(
+            f"\n{case} at {eps} on {model or 'the shipped ResNet'}: of {row['clean']} correct, {row['ours']} stand after ours "
+            f"and {row['theirs']} after theirs; the same verdict on {row['agree']} of {n}",
+            end="",
+        )
+    assert row["ours"] <= row["theirs"] + 1
+    assert row["flags"] == []

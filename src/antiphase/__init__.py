@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from antiphase.attacks import L2, PGD, Linf, Patch, fgsm
+    from antiphase.attacks import APGD, FAB, L2, PGD, AutoAttack, Linf, Patch, Square, fgsm
     from antiphase.attacks.engine import run as attack
     from antiphase.attacks.engine import sweep
     from antiphase.data import load
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from antiphase.training.loop import train
 
 _HOME = {
+    "APGD": "attacks",
+    "FAB": "attacks",
     "PGD": "attacks",
+    "AutoAttack": "attacks",
+    "Square": "attacks",
     "L2": "attacks",
     "Linf": "attacks",
     "Patch": "attacks",
@@ -48,14 +52,18 @@ _HOME = {
 }
 
 __all__ = [
+    "APGD",
+    "FAB",
     "L2",
     "PGD",
+    "AutoAttack",
     "Differential",
     "Linf",
     "Patch",
     "Run",
     "Schedule",
     "Softmax",
+    "Square",
     "TrainConfig",
     "ViTConfig",
     "accuracy",

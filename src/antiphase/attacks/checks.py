@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import Tensor, nn
 
@@ -64,6 +66,36 @@ def run_flags(*, zero: int, bad: int, fell: int, stood: int, noise: int, won: in
     if noise >= 0.9 * won and noise > 0.05 * n:
         flags.append(f"random starts alone won {noise} times where the attack won {won}: its gradient does not help")
     return flags
+
+
+def cascade_flags(broken: dict[str, int], n: int) -> list[str]:
+    """Signs that the gradients mislead: attacks that use them less, or not at all, broke what came before them could not.
+
+    `broken` counts the examples that each stage broke, in the order of the stages.
+    """
+    flags = []
+    by_square, by_fab = (sum(k for name, k in broken.items() if name.startswith(s)) for s in ("Square", "FAB"))
+    if by_square > max(1, 0.002 * n):
+        flags.append(f"Square broke {by_square} of {n} images that the gradients before it did not: they may be masked")
+    if by_fab > max(2, 0.05 * n):
+        flags.append(f"FAB broke {by_fab} of {n} images that APGD did not: its loss or steps may not suit the model")
+    return flags
+
+
+def precision_flags(classifier: nn.Module, adversarial: Tensor, clean: Tensor, most: int = 8) -> list[str]:
+    """Success that is an artefact of float32: asked in float64 about a few adversarial images, the model is not fooled."""
+    few = adversarial[:most].double()
+    if not len(few):
+        return []
+    try:
+        with torch.no_grad():
+            wide = copy.deepcopy(classifier).double()(few).argmax(dim=1).cpu()
+    except (RuntimeError, TypeError):  # a model that cannot be copied, or not be brought to float64: nothing is known
+        return []
+    same = int((wide == clean[: len(few)]).sum())
+    return (
+        [f"in float64 the model is not fooled by {same} of {len(few)} images that fool it in float32"] if same else []
+    )
 
 
 def order_flags(rates: list[float]) -> list[list[str]]:

@@ -15,16 +15,16 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from antiphase import console
-from antiphase.attacks.config import PGD
+from antiphase.attacks.config import Attack
 from antiphase.models.lean import lean
 
 Compile = Literal["auto", "never", "always"]
 REPAID = 2e13  # operations of all forwards; docs/log.md, 2026-11-16, has the measurements behind it
 
 
-def forwards_at_most(attack: PGD, n: int) -> int:
+def forwards_at_most(attack: Attack, n: int) -> int:
     """Images shown to the model if nobody is fooled."""
-    return n * attack.runs * (attack.steps + 1)
+    return n * attack.forwards
 
 
 def repays(classifier: nn.Module, image: Tensor, forwards: int) -> bool:
@@ -41,15 +41,19 @@ def repays(classifier: nn.Module, image: Tensor, forwards: int) -> bool:
     return bool(forwards * counter.get_total_flops() > REPAID)
 
 
-def compiled(classifier: nn.Module, batch: Tensor) -> Callable[[Tensor], Tensor] | None:
-    """The classifier compiled for batches of this shape, forward and backward; None, with a warning, if that fails here.
+def compiled(classifier: nn.Module, batch: Tensor, *, backward: bool = True) -> Callable[[Tensor], Tensor] | None:
+    """The classifier compiled for batches of this shape, forward and, if need be, backward; None, with a warning, if that
+    fails here.
 
     torch keeps what it compiled: asked again for the same model and shape it is there at once.
     """
     fast: Callable[[Tensor], Tensor] = torch.compile(classifier, dynamic=False)
     try:
-        leaf = torch.zeros_like(batch).requires_grad_()
-        torch.autograd.grad(fast(leaf).sum(), leaf)
+        leaf = torch.zeros_like(batch).requires_grad_(backward)
+        with torch.set_grad_enabled(backward):
+            answer = fast(leaf).sum()
+        if backward:
+            torch.autograd.grad(answer, leaf)
     except RuntimeError as error:  # all of torch's own are: no C++ compiler, an operation it cannot trace
         _warn(type(error).__name__)
         return None

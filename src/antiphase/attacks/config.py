@@ -5,12 +5,41 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from antiphase.attacks.within import Within
+from antiphase.attacks.within import Patch, Within
 from antiphase.config import InputError, check_fields
+
+Label = Literal["true", "predicted"]  # the class an untargeted attack drives away from
+
+
+class Attack:
+    """What every attack of ours is: a frozen value that says where, how often and away from what."""
+
+    within: Within
+    runs: int
+    label: Label
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    @property
+    def forwards(self) -> int:
+        """The most forwards that an example may cost: those of one that is never fooled."""
+        raise NotImplementedError
+
+    @property
+    def asks(self) -> int:
+        """Times that the model is asked about the same pixels: more than once only if it is randomised."""
+        return 1
+
+    @property
+    def stages(self) -> tuple[Attack, ...]:
+        """The attacks that it is made of, each on what the ones before left standing."""
+        return (self,)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PGD:
+class PGD(Attack):
     """Projected gradient ascent. One step of size eps without a random start is FGSM; within a `Patch` it is a patch attack."""
 
     within: Within
@@ -19,11 +48,12 @@ class PGD:
     runs: int = 1  # independent random starts
     random_start: bool = True
     loss: Literal["ce", "margin", "dlr", "cosine"] = "ce"
-    label: Literal["true", "predicted"] = "true"  # the class an untargeted attack drives away from
+    label: Label = "true"
     target: Literal["least-likely", "random"] | int | None = None  # the class to reach; None: any other
 
     def __post_init__(self) -> None:
         check_fields(self, steps=1, runs=1, step_size=0)
+        _check_loss(self, self.loss, ("ce", "margin", "dlr", "cosine"))
         if self.runs > 1 and not self.random_start:
             raise InputError(
                 f"runs={self.runs} without a random start would repeat the same run: set random_start or runs=1"
@@ -39,7 +69,148 @@ class PGD:
     def step(self) -> float:
         return 2.5 * self.within.eps / self.steps if self.step_size is None else self.step_size
 
+    @property
+    def forwards(self) -> int:
+        return self.runs * (self.steps + 1)
+
 
 def fgsm(within: Within, **options: Any) -> PGD:
     """The fast gradient sign method: one full step from the image itself."""
     return PGD(within=within, steps=1, step_size=within.eps, random_start=False, **options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class APGD(Attack):
+    """Auto-PGD (Croce & Hein 2020): momentum, and a step of its own for each example, halved when its loss stops rising."""
+
+    within: Within
+    steps: int = 100
+    runs: int = 1  # independent random starts
+    loss: Literal["ce", "dlr", "dlr-targeted"] = "ce"
+    targets: int = 9  # of dlr-targeted: so many of the likeliest other classes, side by side
+    rho: float = 0.75  # share of steps between two checkpoints that must raise the loss
+    eot: int = 1  # looks at every point, gradients averaged: for randomised models
+    label: Label = "true"
+
+    def __post_init__(self) -> None:
+        check_fields(self, steps=1, runs=1, targets=1, rho=0, eot=1)
+        _check_loss(self, self.loss, ("ce", "dlr", "dlr-targeted"))
+        _check_ball(self)
+
+    @property
+    def name(self) -> str:
+        return {"ce": "APGD-CE", "dlr": "APGD-DLR", "dlr-targeted": "APGD-T"}[self.loss]
+
+    @property
+    def lanes(self) -> int:
+        return self.targets if self.loss == "dlr-targeted" else 1
+
+    @property
+    def forwards(self) -> int:
+        return self.runs * self.lanes * (self.steps + 1) * self.eot
+
+    @property
+    def asks(self) -> int:
+        return self.eot
+
+
+@dataclass(frozen=True, kw_only=True)
+class FAB(Attack):
+    """Fast adaptive boundary attack (Croce & Hein 2020): to the nearest point of a linearised decision boundary, again and again.
+
+    It seeks a small perturbation and knows no budget; success is a point found within the set.
+    """
+
+    within: Within
+    steps: int = 100
+    runs: int = 1  # the first starts at the image, others at random points half way to the edge
+    targets: int | None = None  # so many of the likeliest other classes, side by side; None: all boundaries at once
+    alpha_max: float = 0.1  # the largest pull back towards the image
+    eta: float = 1.05  # overshoot past the boundary
+    beta: float = 0.9  # share of the perturbation kept when it fools but is too large
+    label: Label = "true"
+
+    def __post_init__(self) -> None:
+        check_fields(self, steps=1, runs=1, targets=1, alpha_max=0, eta=1, beta=0)
+        _check_ball(self)
+
+    @property
+    def name(self) -> str:
+        return "FAB" if self.targets is None else "FAB-T"
+
+    @property
+    def forwards(self) -> int:
+        return self.runs * (self.targets or 1) * (2 * self.steps + 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Square(Attack):
+    """Square attack (Andriushchenko et al. 2020): random search with squares, without gradients."""
+
+    within: Within
+    queries: int = 5000  # proposals after the first
+    runs: int = 1
+    p_init: float = 0.8  # share of the pixels that the first squares cover
+    label: Label = "true"
+
+    def __post_init__(self) -> None:
+        check_fields(self, queries=1, runs=1, p_init=0)
+        _check_ball(self)
+        if not 0 < self.p_init <= 1:
+            raise InputError(f"p_init={self.p_init} must be a share of the pixels, above 0 and at most 1")
+
+    @property
+    def forwards(self) -> int:
+        return self.runs * (self.queries + 1)
+
+
+Version = Literal["standard", "plus", "rand", "paper"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoAttack(Attack):
+    """AutoAttack (Croce & Hein 2020): a list of attacks, each on what still stands.
+
+    `standard`, `plus` and `rand` are the lists of the authors' code; `paper` is the one that the paper's text names. Images
+    that are wrong from the start are left out, as there, unless the attacked label is the predicted one.
+    """
+
+    within: Within
+    version: Version = "standard"
+    label: Label = "true"
+    runs = 1  # as a whole; its stages may have more
+
+    def __post_init__(self) -> None:
+        self.stages  # noqa: B018  refuses what a stage would refuse
+
+    @property
+    def stages(self) -> tuple[Attack, ...]:
+        shared: dict[str, Any] = {"within": self.within, "label": self.label}
+        ce, square = APGD(**shared), Square(**shared)
+        by_target = APGD(loss="dlr-targeted", **shared), FAB(targets=9, **shared)
+        many = APGD(runs=5, **shared), APGD(runs=5, loss="dlr", **shared), FAB(runs=5, **shared), square
+        noisy = APGD(eot=20, **shared), APGD(eot=20, loss="dlr", **shared)
+        return {
+            "standard": (ce, *by_target, square),
+            "plus": (*many, *by_target),
+            "rand": noisy,
+            "paper": many,
+        }[self.version]
+
+    @property
+    def forwards(self) -> int:
+        return sum(stage.forwards for stage in self.stages)
+
+    @property
+    def asks(self) -> int:
+        return max(stage.asks for stage in self.stages)
+
+
+def _check_loss(attack: Attack, loss: str, known: tuple[str, ...]) -> None:
+    if loss not in known:
+        raise InputError(f"the loss {loss} is not for {type(attack).__name__}: it takes {', '.join(known)}")
+
+
+def _check_ball(attack: Attack) -> None:
+    if isinstance(attack.within, Patch):
+        raise InputError(f"{type(attack).__name__} works within Linf or L2: use PGD within a patch")

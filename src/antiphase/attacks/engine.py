@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from antiphase import console, runtime
+from antiphase.attacks.cascade import Cascade
 from antiphase.attacks.checks import check_inputs, order_flags
 from antiphase.attacks.compiled import Compile, forwards_at_most, repays
-from antiphase.attacks.config import PGD
+from antiphase.attacks.config import PGD, Attack, Square
 from antiphase.attacks.job import SLACK, Job
 from antiphase.attacks.journal import Journal
+from antiphase.attacks.methods import METHODS
 from antiphase.attacks.pool import Pool
 from antiphase.attacks.result import AttackResult, Looked
 from antiphase.attacks.within import Linf, Within
@@ -35,7 +37,7 @@ def run(
     classifier: nn.Module,
     x: Tensor,
     y: Tensor,
-    attack: PGD | Callback,
+    attack: Attack | Callback,
     *,
     ids: NDArray[np.int64] | None = None,
     seed: int = 0,
@@ -61,21 +63,27 @@ def run(
     """
     if batch_size < 1:
         raise InputError(f"batch_size={batch_size} must be at least 1")
-    if journal is not None and not isinstance(attack, PGD):
-        raise InputError("a journal is kept of PGD only: nothing is known of an example inside somebody else's attack")
-    geometry = attack.within if isinstance(attack, PGD) else within
+    if journal is not None and not isinstance(attack, Attack):
+        raise InputError(
+            "a journal is kept of our own attacks only: nothing is known of an example inside somebody else's attack"
+        )
+    geometry = attack.within if isinstance(attack, Attack) else within
     check_inputs(classifier, x, y, geometry)
     device = next((p.device for p in classifier.parameters()), torch.device("cpu"))
     with runtime.frozen(classifier), console.progress(label, total=len(x)) as advance:
         ids = np.arange(len(x)) if ids is None else ids
-        job = Job(classifier, x.cpu(), y.cpu(), ids, seed, batch_size, device, advance, eight_bit, looked)
-        if not isinstance(attack, PGD):
+        asks = attack.asks if isinstance(attack, Attack) else 1
+        job = Job(classifier, x.cpu(), y.cpu(), ids, seed, batch_size, device, advance, eight_bit, looked, asks)
+        if not isinstance(attack, Attack):
             _run_callback(job, attack, geometry)
         elif attack.within.eps > 0:
             kept = None if journal is None else Journal(journal, fingerprint([attack, seed, protocol, eight_bit]))
             forwards = forwards_at_most(attack, len(x))
             fast = compile == "always" or (compile == "auto" and repays(classifier, x[:1].to(device), forwards))
-            Pool(job, attack, every_run=protocol == "paper", compiling=fast, journal=kept).empty()
+            if attack.stages != (attack,):
+                return Cascade(job, attack, fast, kept).result()
+            method = METHODS[type(attack)](attack, job)
+            Pool(job, attack, method, every_run=protocol == "paper", compiling=fast, journal=kept).empty()
         return job.result(geometry)
 
 
@@ -91,7 +99,7 @@ def _run_callback(job: Job, attack: Callback, geometry: Within | None) -> None:
             allowed &= geometry.size(given.double() - x.double()) <= float(geometry.eps) + 10 * SLACK
             given = geometry.project(given, x)  # what float32 overshot
         outside += int((~allowed).sum())
-        won = job.won(job.logits(given, rows).argmax(dim=1), rows) & allowed
+        won = job.won(job.ask(given, rows)[1], rows) & allowed
         job.adversarial[rows[won]] = given[won].to(job.x.dtype)
         job.changed[0, rows] = won
         job.advance(len(rows), "")
@@ -103,7 +111,7 @@ def sweep(
     classifier: nn.Module,
     x: Tensor,
     y: Tensor,
-    attacks: Sequence[PGD],
+    attacks: Sequence[Attack],
     *,
     protocol: Protocol = "fast",
     ids: NDArray[np.int64] | None = None,
@@ -130,7 +138,8 @@ def sweep(
 def _extended(smaller: AttackResult, standing: Tensor, fresh: AttackResult | None) -> AttackResult:
     """The result of a larger budget: what the smaller one broke, and what is new. Costs are the new ones."""
     fields: dict[str, Any] = {}
-    for name in ("adversarial", "adversarial_prediction", "success", "distance", "forwards", "backwards"):
+    names = ("adversarial", "adversarial_prediction", "success", "distance", "forwards", "backwards")
+    for name in (*names, "broken_by") if smaller.broken_by is not None else names:
         value: Tensor = getattr(smaller, name).clone()
         if name in ("forwards", "backwards"):
             value.zero_()
@@ -141,14 +150,15 @@ def _extended(smaller: AttackResult, standing: Tensor, fresh: AttackResult | Non
     return replace(smaller, **fields, changed_in_run=fields["success"][None], flags=flags, compiled=compiled)
 
 
-def strength_flags(classifier: nn.Module, x: Tensor, y: Tensor, attack: PGD, *, seed: int = 0) -> list[str]:
+def strength_flags(classifier: nn.Module, x: Tensor, y: Tensor, attack: Attack, *, seed: int = 0) -> list[str]:
     """An untargeted gradient attack that may change pixels by a half and still fails is being misled.
 
     It drives away from the predicted label: away from the true one, an image that is wrong already would rightly stand.
     """
-    if type(attack.within) is not Linf or attack.target is not None:
+    targeted = isinstance(attack, PGD) and attack.target is not None
+    if type(attack.within) is not Linf or targeted or isinstance(attack, Square):
         return []
     few = min(32, len(x))
-    huge = PGD(within=Linf(0.5), steps=20, loss=attack.loss, label="predicted")
+    huge = PGD(within=Linf(0.5), steps=20, loss=attack.loss if isinstance(attack, PGD) else "ce", label="predicted")
     failed = int((~run(classifier, x[:few], y[:few], huge, seed=seed).success).sum())
     return [f"at the huge budget 0.5 the attack still failed on {failed} of {few} images"] if failed else []

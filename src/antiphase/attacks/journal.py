@@ -39,6 +39,10 @@ class Journal:
     def __init__(self, path: Path, question: str) -> None:
         self.path, self.question = path, question
 
+    def of(self, stage: int) -> Journal:
+        """That of one stage of the attack, beside this one."""
+        return Journal(self.path.with_name(f"{self.path.name}.{stage}"), f"{self.question} {stage}")
+
     def read(self) -> list[Entry]:
         """What is there already; anything after the last whole line is cut off."""
         if not self.path.exists():

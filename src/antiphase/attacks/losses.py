@@ -41,6 +41,18 @@ def dlr(logits: Tensor, y: Tensor) -> Tensor:
     return -margin(logits, y) / (top[:, 0] - top[:, 2] + 1e-12)
 
 
+def dlr_targeted(logits: Tensor, y: Tensor, target: Tensor) -> Tensor:
+    """From y towards a target, over the spread of the top four: it has a gradient wherever y and the target stand."""
+    if logits.shape[1] < 4:
+        raise InputError(
+            f"the targeted DLR loss needs at least 4 classes, this model has {logits.shape[1]}: use the loss ce, "
+            "or AutoAttack's version rand with 3 classes"
+        )
+    top = logits.topk(4, dim=1).values
+    spread = top[:, 0] - (top[:, 2] + top[:, 3]) / 2
+    return (of_class(logits, target) - of_class(logits, y)) / (spread + 1e-12)
+
+
 def cosine(logits: Tensor, y: Tensor) -> Tensor:
     """The paper's loss for CLIP: away from the text of class y. A zero-shot logit is a scaled cosine, so this is -z_y."""
     return -of_class(logits, y)

@@ -1,7 +1,7 @@
-"""PGD over a pool: fooled examples leave the batch at once and waiting ones enter, each at its own step.
+"""A pool of examples at work: who is fooled leaves the batch at once and who waits enters, each at its own step.
 
 Every forward is spent on an example still standing, and success is read from the forward that the next gradient needs
-anyway. n examples, S of them at work, R runs.
+anyway. What is done between two forwards is the method's (attacks/method.py). n examples, S slots at work, R runs.
 """
 
 from __future__ import annotations
@@ -9,43 +9,30 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from antiphase.attacks.compiled import compiled
-from antiphase.attacks.config import PGD
+from antiphase.attacks.config import Attack
 from antiphase.attacks.eightbit import to_eight_bits
-from antiphase.attacks.job import SLACK, Job
+from antiphase.attacks.job import SLACK, Job, vote
 from antiphase.attacks.journal import Entry, Journal, pack, unpack
-from antiphase.attacks.losses import LOSSES
-from antiphase.attacks.place import patch_masks
-from antiphase.attacks.step import ascend, begin
+from antiphase.attacks.method import Method, Seen, join, keep, put
 from antiphase.attacks.tally import Tally
 from antiphase.models.lean import lean
 
 
 @dataclass(frozen=True)
 class Slots:
-    """The examples at work, S of them. Pixels live on the device, book-keeping on the CPU."""
+    """Who is at work, S of them, on the CPU; the state is the method's own."""
 
     row: Tensor  # (S,) which example
     run: Tensor  # (S,) which of its runs
-    step: Tensor  # (S,) gradient steps taken
-    first: Tensor  # (S,) loss at the start
-    x: Tensor  # (S, C, H, W) the originals
-    adv: Tensor  # (S, C, H, W)
-    mask: Tensor  # (S, 1, H, W) where pixels may change; (S, 0, 0, 0) where they may everywhere
-
-    def keep(self, stay: Tensor) -> Slots:
-        here = stay.to(self.adv.device)
-        return Slots(
-            *(t[stay] for t in (self.row, self.run, self.step, self.first)),
-            *(t[here] for t in (self.x, self.adv, self.mask)),
-        )
-
-    def join(self, other: Slots) -> Slots:
-        return Slots(*(torch.cat([a, b]) for a, b in zip(vars(self).values(), vars(other).values())))
+    lane: Tensor  # (S,) which try of this run
+    fresh: Tensor  # (S,) bool: not looked at yet
+    first: Tensor  # (S,) height at the first look
 
 
 class Pool:
@@ -56,16 +43,24 @@ class Pool:
     """
 
     def __init__(
-        self, job: Job, attack: PGD, *, every_run: bool, compiling: bool = False, journal: Journal | None = None
+        self,
+        job: Job,
+        attack: Attack,
+        method: Method[Any],
+        *,
+        every_run: bool,
+        compiling: bool = False,
+        journal: Journal | None = None,
     ) -> None:
         n = len(job.x)
-        self.job, self.attack, self.every_run, self.compiling, self.journal = job, attack, every_run, compiling, journal
+        self.job, self.attack, self.method = job, attack, method
+        self.every_run, self.compiling, self.journal = every_run, compiling, journal
+        self.width = max(1, job.batch_size // method.lanes) * method.lanes  # slots; whole runs enter, never some lanes
         self.fast: Callable[[Tensor], Tensor] | None = None  # for full batches
-        self.loss, self.aim, self.sign = LOSSES[attack.loss], job.aim(attack), 1.0 if attack.target is None else -1.0
-        self.masks = patch_masks(job.classifier, job.x, job.ids, attack.within, job.seed, job.batch_size, job.device)
         job.changed = torch.zeros(attack.runs if every_run else 1, n, dtype=torch.bool)
         self.tally = Tally(n)
         self.left = torch.full((n,), attack.runs)
+        self.lanes: dict[tuple[int, int], int] = {}  # of every (example, run) at work: lanes that still are
         self.winner = torch.full((n,), attack.runs)  # the earliest run that succeeded: its pixels are kept
         self._take_over()
         standing = torch.nonzero(self.left)[:, 0].tolist()
@@ -74,93 +69,141 @@ class Pool:
 
     def empty(self) -> None:
         """Attack until nobody waits or is at work."""
-        with lean(self.job.classifier):
-            slots = self._enter(self.job.batch_size) if self.waiting else None
-            if slots is not None and self.compiling and len(slots.row) == self.job.batch_size:
-                self.fast = compiled(self.job.classifier, slots.adv)
-                self.job.compiled = self.fast is not None
-            while slots is not None and len(slots.row):
-                slots = self._step(slots)
-        self.job.flags += self.tally.flags(self.attack, int(self.job.changed.any(dim=0).sum()))
+        if self.waiting:
+            with lean(self.job.classifier):
+                slots, state = self._enter(self.width)
+                if self.compiling and len(slots.row) == self.width:
+                    pixels = self.method.pixels(state)
+                    self.fast = compiled(self.job.classifier, pixels, backward=self.method.steered)
+                    self.job.compiled = self.fast is not None
+                while len(slots.row):
+                    slots, state = self._step(slots, state)
+        won = int(self.job.changed.any(dim=0).sum())
+        self.job.flags += self.tally.flags(self.method.random_start, won)
 
-    def _step(self, slots: Slots) -> Slots:
+    def _step(self, slots: Slots, state: Any) -> tuple[Slots, Any]:
         """One forward for everybody at work, one step for those who go on; who waits takes the free slots."""
-        job = self.job
-        adv = slots.adv.requires_grad_()
-        model = self.fast if self.fast is not None and len(adv) == job.batch_size else job.classifier
-        logits = model(adv)
-        values = self.sign * self.loss(logits, self.aim[slots.row].to(job.device))
-        job.spend(job.forwards, slots.row)
-        now = values.detach().double().cpu()
-        at_start, spent = slots.step == 0, slots.step == self.attack.steps
-        won = job.won(logits.detach().argmax(dim=1).cpu(), slots.row)
-        risen = now - slots.first > 1e-5 * (1 + slots.first.abs())  # less is the rounding of other neighbours
-        self.tally.look(slots.row, at_start=at_start, risen=risen, won=won, spent=spent)
-        slots = replace(slots, adv=adv.detach(), first=torch.where(at_start, now, slots.first))
-        won = self._note(slots, won, spent)
-        stay = ~(won | spent)
-        slots = slots.keep(stay)
-        if len(slots.row):
-            # summed, never averaged: the gradient of an example must not depend on how many stand beside it
-            here = stay.to(job.device)
-            grad = torch.autograd.grad(values[here].sum(), adv)[0][here]
-            grad = grad * slots.mask if slots.mask.numel() else grad
-            job.spend(job.backwards, slots.row)
-            self.tally.gradient(slots.row, grad)
-            slots = replace(slots, adv=ascend(slots.adv, grad, slots.x, self.attack), step=slots.step + 1)
-        free = job.batch_size - len(slots.row)
-        return slots.join(self._enter(free)) if self.waiting and free else slots
+        shown = self.method.pixels(state).detach().requires_grad_(self.method.steered)
+        values, fooled = self._look(shown, state, slots.row)
+        seen = self.method.see(state, values.detach(), fooled)
+        slots = self._tallied(slots, seen)
+        won = self._note(slots, seen)
+        stay = ~(self._of_the_same_run(slots, won) | seen.spent)
+        moving = stay if seen.steered is None else stay & seen.steered
+        slots, state = keep(slots, stay), keep(seen.state, stay)
+        if self.method.steered and bool(moving.any()):
+            grads = self._gradients(values, shown, moving)
+            state = self._moved(state, grads, slots.row, moving[stay])
+        free = self.width - len(slots.row)
+        if not self.waiting or free < self.method.lanes:
+            return slots, state
+        who, began = self._enter(free)
+        return join(slots, who), join(state, began)
 
-    def _enter(self, free: int) -> Slots:
-        """Waiting examples take the free slots, each at a random start of its own."""
-        job, attack = self.job, self.attack
-        entering = [self.waiting.popleft() for _ in range(min(free, len(self.waiting)))]
-        row, run = (torch.tensor(t) for t in zip(*entering))
-        x = job.x[row]
-        mask = x.new_zeros(len(row), 0, 0, 0) if self.masks is None else self.masks[row]
-        adv = torch.empty_like(x)
-        for r in sorted(set(run.tolist())):  # the key names the run, so runs are drawn one by one
-            here = run == r
-            some = None if self.masks is None else mask[here]
-            adv[here] = begin(x[here], job.ids[row[here].numpy()], attack, (job.seed, "start", r), some)
-        zeros = torch.zeros(len(row), dtype=torch.int64)
-        pixels = (t.to(job.device) for t in (x, adv, mask))
-        return Slots(row, run, zeros, zeros.double(), *pixels)
+    def _look(self, shown: Tensor, state: Any, row: Tensor) -> tuple[Tensor, Tensor]:
+        """The values that the method reads, means over all looks: (G, S); and who is fooled: (S,)."""
+        job, method = self.job, self.method
+        model = self.fast if self.fast is not None and len(shown) == self.width else job.classifier
+        with torch.set_grad_enabled(method.steered):
+            answers = [model(shown) for _ in range(method.looks)]
+            values = torch.stack([method.values(state, answer) for answer in answers]).mean(dim=0)
+        for _ in answers:
+            job.spend(job.forwards, row)
+        return values, job.won(vote([answer.detach() for answer in answers]).cpu(), row)
 
-    def _on_the_grid(self, slots: Slots, won: Tensor) -> tuple[Tensor, Tensor]:
+    def _gradients(self, values: Tensor, shown: Tensor, moving: Tensor) -> Tensor:
+        """(G, S, C, H, W) of those who move. Summed, never averaged: an example must not depend on how many stand beside it."""
+        here = moving.to(shown.device)
+        some = [
+            torch.autograd.grad(value[here].sum(), shown, retain_graph=g < len(values))[0][here]
+            for g, value in enumerate(values, 1)
+        ]
+        return torch.stack(some)
+
+    def _moved(self, state: Any, grads: Tensor, row: Tensor, where: Tensor) -> Any:
+        """The state, a step further for those `where` (of all who go on)."""
+        job, row = self.job, row[where]
+        grads = grads if self.method.masks is None else grads * self.method.masks[row].to(grads)
+        for _ in grads:
+            job.spend(job.backwards, row)
+        self.tally.gradient(row, grads.abs().amax(dim=0))
+        if bool(where.all()):
+            return self.method.move(state, grads)
+        return put(state, where, self.method.move(keep(state, where), grads))
+
+    def _enter(self, free: int) -> tuple[Slots, Any]:
+        """Waiting runs take the free slots, with all their lanes."""
+        lanes = self.method.lanes
+        entering = [self.waiting.popleft() for _ in range(min(free // lanes, len(self.waiting)))]
+        self.lanes.update(dict.fromkeys(entering, lanes))
+        row, run = (torch.tensor(t).repeat_interleave(lanes) for t in zip(*entering))
+        lane = torch.arange(lanes).repeat(len(entering))
+        first = torch.zeros(len(row), dtype=torch.float64)
+        return Slots(row, run, lane, torch.ones_like(row, dtype=torch.bool), first), self.method.begin(row, run, lane)
+
+    def _tallied(self, slots: Slots, seen: Seen[Any]) -> Slots:
+        """Count what this forward found."""
+        height = slots.first + 1 if seen.height is None else seen.height
+        risen = height - slots.first > 1e-5 * (1 + slots.first.abs())  # less is the rounding of other neighbours
+        at_start = slots.fresh & (slots.lane == 0)  # luck is counted once a run, however many lanes have a start
+        self.tally.look(slots.row, at_start=at_start, risen=risen, won=seen.won, spent=seen.spent)
+        first = torch.where(slots.fresh, height, slots.first)
+        return replace(slots, fresh=torch.zeros_like(slots.fresh), first=first)
+
+    def _of_the_same_run(self, slots: Slots, won: Tensor) -> Tensor:
+        """Who has won, and the other lanes of the same runs."""
+        if self.method.lanes == 1:
+            return won
+        key = slots.row * self.attack.runs + slots.run
+        return torch.isin(key, key[won])
+
+    def _on_the_grid(self, row: Tensor, won: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Who is still fooled by pixels on the grid of 255ths, and those pixels."""
         job, within = self.job, self.attack.within
         here = won.to(job.device)
-        rounded = to_eight_bits(slots.adv[here], slots.x[here], within)
-        inside = within.size(rounded.double() - slots.x[here].double()) <= float(within.eps) + SLACK
-        again = job.won(job.logits(rounded, slots.row[won]).argmax(dim=1), slots.row[won]) & inside.cpu()
-        kept, still = slots.adv.clone(), won.clone()
+        x = job.x[row[won]].to(job.device)
+        rounded = to_eight_bits(pixels[here], x, within)
+        inside = within.size(rounded.double() - x.double()) <= float(within.eps) + SLACK
+        again = job.won(job.ask(rounded, row[won])[1], row[won]) & inside.cpu()
+        kept, still = pixels.clone(), won.clone()
         kept[here], still[won] = rounded, again
         return still, kept
 
-    def _note(self, slots: Slots, won: Tensor, spent: Tensor) -> Tensor:
+    def _note(self, slots: Slots, seen: Seen[Any]) -> Tensor:
         """Write down who was fooled and who has come to the end; a survivor of one run waits for the next.
 
         Returns who was fooled: with eight bits, only those whom pixels on the grid fool too.
         """
-        job, kept = self.job, slots.adv
+        job, won, kept = self.job, seen.won, seen.pixels
         if job.eight_bit and bool(won.any()):
-            won, kept = self._on_the_grid(slots, won)
+            won, kept = self._on_the_grid(slots.row, won, kept)
         for row, run, pixels in zip(slots.row[won].tolist(), slots.run[won].tolist(), kept[won.to(job.device)].cpu()):
+            if not self.lanes.pop((row, run), 0):
+                continue  # an earlier lane of this run has won in the same forward
             job.changed[run if self.every_run else 0, row] = True
             if run < self.winner[row]:
                 job.adversarial[row], self.winner[row] = pixels, run
             self.left[row] = self.left[row] - 1 if self.every_run else 0
-        lost = spent & ~won
+        lost = seen.spent & ~won
         for row, run in zip(slots.row[lost].tolist(), slots.run[lost].tolist()):
-            self.left[row] -= 1
-            if self.left[row] and not self.every_run:
-                self.waiting.append((row, run + 1))
+            self._lose(row, run)
         ended = sorted({row for row in slots.row[won | lost].tolist() if not self.left[row]})
         if ended and self.journal is not None:
             self.journal.write([self._entry(row) for row in ended])
         job.advance(len(ended), f"{int(job.changed.any(dim=0).sum())} fooled")
         return won
+
+    def _lose(self, row: int, run: int) -> None:
+        """A lane has come to its end; with the last one its run has."""
+        if (row, run) not in self.lanes:
+            return  # another lane has won
+        self.lanes[row, run] -= 1
+        if self.lanes[row, run]:
+            return
+        del self.lanes[row, run]
+        self.left[row] -= 1
+        if self.left[row] and not self.every_run:
+            self.waiting.append((row, run + 1))
 
     def _entry(self, row: int) -> Entry:
         job = self.job

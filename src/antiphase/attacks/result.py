@@ -12,10 +12,11 @@ class Looked(NamedTuple):
     """What the model says of clean images, and what that says of the model."""
 
     logits: Tensor  # (n, K)
+    prediction: Tensor  # (n,)
     flags: tuple[str, ...]
 
     def of(self, rows: Tensor) -> Looked:
-        return Looked(self.logits[rows], self.flags)
+        return Looked(self.logits[rows], self.prediction[rows], self.flags)
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class AttackResult:
     backwards: Tensor  # (n,)
     flags: tuple[str, ...] = ()  # reasons to distrust this result
     compiled: bool = False  # full batches ran through torch.compile; success is judged without it in any case
+    broken_by: Tensor | None = None  # (n,) of an attack in stages: which one, -1 where none did
+    stages: tuple[str, ...] = ()  # their names
     looked: Looked | None = None  # spares a later attack on the same images its own look
 
     @property

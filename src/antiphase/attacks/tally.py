@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from antiphase.attacks.checks import run_flags
-from antiphase.attacks.config import PGD
 
 
 class Tally:
@@ -38,8 +37,8 @@ class Tally:
         for name, count in zip(self.NAMES, counts):
             getattr(self, name)[row] = count
 
-    def flags(self, attack: PGD, won: int) -> list[str]:
+    def flags(self, random_start: bool, won: int) -> list[str]:
         images = {name: int((getattr(self, name) > 0).sum()) for name in ("zero", "bad")}
         runs = {name: int(getattr(self, name).sum()) for name in ("stood", "fell")}
-        noise = int(self.noise.sum()) if attack.random_start else 0
+        noise = int(self.noise.sum()) if random_start else 0
         return run_flags(**images, **runs, noise=noise, won=won, n=len(self.zero))

@@ -19,8 +19,8 @@ def show_attacks(result: Row) -> None:
     first, names = result["cells"][0], ("robust_accuracy", "asr_change", "asr_correct")
     flags = sorted({flag for cell in result["cells"] for flag in cell["flags"]})
     table(
-        f"{first['model']} in {result['run']}: PGD on {first['data']['n']} {first['data']['name']} test images, "
-        f"clean accuracy {with_interval(first['rates']['clean_accuracy'])}, 95 % intervals",
+        f"{first['model']} in {result['run']}: {first['attack']['kind']} on {first['data']['n']} {first['data']['name']} "
+        f"test images, clean accuracy {with_interval(first['rates']['clean_accuracy'])}, 95 % intervals",
         ("eps", *names),
         ((_eps(c), *(with_interval(c["rates"][name]) for name in names)) for c in result["cells"]),
     )

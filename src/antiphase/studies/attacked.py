@@ -18,7 +18,7 @@ from antiphase import files
 from antiphase.attacks import engine
 from antiphase.attacks.checks import order_flags
 from antiphase.attacks.compiled import Compile, forwards_at_most, repays
-from antiphase.attacks.config import PGD
+from antiphase.attacks.config import Attack
 from antiphase.attacks.eightbit import to_bytes
 from antiphase.attacks.engine import Protocol
 from antiphase.config import InputError, to_plain
@@ -33,7 +33,7 @@ PART = 256  # images held in memory; a part in work keeps a journal of those it 
 def attack_cells(
     run: Run,
     images: ImageSet,
-    attacks: Sequence[PGD],
+    attacks: Sequence[Attack],
     *,
     protocol: Protocol = "paper",
     seed: int = 0,
@@ -59,7 +59,7 @@ def attack_cells(
             "eight_bit": eight_bit,
         }
 
-        def compute(folder: Path, attack: PGD = attack, before: Cell | None = before) -> Cell:
+        def compute(folder: Path, attack: Attack = attack, before: Cell | None = before) -> Cell:
             if not model:
                 model.append(run.classifier_for(images, device))
             label = f"{run.name} {attack.within}"
@@ -72,7 +72,7 @@ def attack_cells(
     return [c | {"flags": [*c["flags"], *flag]} for c, flag in zip(found, flags)]
 
 
-def _decided(compile: Compile, model: nn.Module, images: ImageSet, attacks: Sequence[PGD]) -> Compile:
+def _decided(compile: Compile, model: nn.Module, images: ImageSet, attacks: Sequence[Attack]) -> Compile:
     """One decision for all budgets and parts: what is compiled serves them all."""
     if compile != "auto":
         return compile
@@ -84,7 +84,7 @@ def _decided(compile: Compile, model: nn.Module, images: ImageSet, attacks: Sequ
 def _compute(
     model: nn.Module,
     images: ImageSet,
-    attack: PGD,
+    attack: Attack,
     before: Cell | None,
     folder: Path,
     save: bool,
@@ -97,7 +97,8 @@ def _compute(
         path = folder / f"part-{number:05d}.json"
         if not path.exists():
             files.write_json(path, _part(model, images.take(rows[start : start + PART]), attack, path, save, settings))
-        _journal(path).unlink(missing_ok=True)
+        for kept in folder.glob(f"{_journal(path).name}*"):  # an attack in stages keeps one a stage
+            kept.unlink()
         parts.append(files.read_json(path, "label", "flags"))
     per_image = _merge(before, standing, parts, attack, settings["protocol"])
     answer: Cell = {
@@ -115,6 +116,10 @@ def _compute(
         "backwards_per_image": float(np.mean(per_image["backwards"])),
         "compiled": any(part["compiled"] for part in parts),
     }
+    if attack.stages != (attack,):
+        answer["stages"] = {
+            stage.name: per_image["broken_by"].count(number) for number, stage in enumerate(attack.stages)
+        }
     if save:
         answer["saved"] = {"folder": folder.name, "images": sum(part["saved"] for part in parts)}
     elif folder.exists():
@@ -122,12 +127,12 @@ def _compute(
     return answer
 
 
-def _strength(model: nn.Module, images: ImageSet, attack: PGD, settings: dict[str, Any]) -> list[str]:
+def _strength(model: nn.Module, images: ImageSet, attack: Attack, settings: dict[str, Any]) -> list[str]:
     few = images.take(np.arange(min(32, len(images)))).all
     return engine.strength_flags(model, few.pixels, few.labels, attack, seed=settings["seed"])
 
 
-def _part(model: nn.Module, images: ImageSet, attack: PGD, path: Path, save: bool, settings: dict[str, Any]) -> Cell:
+def _part(model: nn.Module, images: ImageSet, attack: Attack, path: Path, save: bool, settings: dict[str, Any]) -> Cell:
     batch = images.all
     shared = {"ids": batch.ids, "journal": _journal(path), **settings}
     result = engine.run(model, batch.pixels, batch.labels, attack, **shared)
@@ -146,6 +151,7 @@ def _part(model: nn.Module, images: ImageSet, attack: PGD, path: Path, save: boo
         "distance": result.distance.tolist(),
         "forwards": result.forwards.tolist(),
         "backwards": result.backwards.tolist(),
+        **({} if result.broken_by is None else {"broken_by": result.broken_by.tolist()}),
         "flags": list(result.flags),
         "compiled": result.compiled,
         "saved": int(result.success.sum()) if save else 0,
@@ -179,12 +185,13 @@ def _save_png(model: nn.Module, pixels: Tensor, predictions: Tensor, ids: NDArra
 
 
 def _merge(
-    before: Cell | None, standing: NDArray[np.bool_], parts: list[Cell], attack: PGD, protocol: str
+    before: Cell | None, standing: NDArray[np.bool_], parts: list[Cell], attack: Attack, protocol: str
 ) -> dict[str, Any]:
     """Per-image columns over all images: what a smaller budget broke, and what the parts found on the rest."""
     runs = attack.runs if protocol == "paper" else 1
     columns: dict[str, Any] = {}
-    for name in ("label", "clean", "adversarial", "distance", "forwards", "backwards"):
+    names = ("label", "clean", "adversarial", "distance", "forwards", "backwards")
+    for name in (*names, "broken_by") if attack.stages != (attack,) else names:
         fresh = [value for part in parts for value in part[name]]
         whole = (
             [0] * len(standing) if before is None or name in ("forwards", "backwards") else list(before["images"][name])
