@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from antiphase.measures.success import accuracy, success_rates
     from antiphase.models import Differential, Schedule, Softmax, ViTConfig
     from antiphase.models.checkpoint import Run
+    from antiphase.models.clip_config import CLIPConfig
+    from antiphase.models.convert import convert
     from antiphase.models.taps import taps
     from antiphase.models.vit import build
+    from antiphase.models.zero_shot import zero_shot
     from antiphase.training import TrainConfig
     from antiphase.training.loop import train
 
@@ -45,8 +48,11 @@ _HOME = {
     "Softmax": "models",
     "ViTConfig": "models",
     "Run": "models.checkpoint",
+    "CLIPConfig": "models.clip_config",
+    "convert": "models.convert",
     "taps": "models.taps",
     "build": "models.vit",
+    "zero_shot": "models.zero_shot",
     "TrainConfig": "training",
     "train": "training.loop",
 }
@@ -57,6 +63,7 @@ __all__ = [
     "L2",
     "PGD",
     "AutoAttack",
+    "CLIPConfig",
     "Differential",
     "Linf",
     "Patch",
@@ -70,6 +77,7 @@ __all__ = [
     "attack",
     "branch_alignment",
     "build",
+    "convert",
     "fgsm",
     "l_sample",
     "load",
@@ -77,6 +85,7 @@ __all__ = [
     "sweep",
     "taps",
     "train",
+    "zero_shot",
 ]
 
 
