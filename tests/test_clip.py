@@ -15,6 +15,7 @@ from antiphase.attacks import PGD, Linf
 from antiphase.attacks.engine import run as attack
 from antiphase.config import InputError
 from antiphase.data import load
+from antiphase.measures.captions import caption_correlation
 from antiphase.models import Differential, Schedule, Softmax
 from antiphase.models.attention import lambdas
 from antiphase.models.checkpoint import Run
@@ -349,6 +350,54 @@ def test_only_what_looks_at_images_is_tapped():
     with taps(model) as record:
         model(torch.rand(1, 3, 16, 16))
     assert list(record) == list(lambdas(model))
+
+
+# ------------------------------------------------------------------------------------------------- looking into texts
+
+CAPTIONS = [  # of Flickr8k
+    "A child in a pink dress is climbing up a set of stairs in an entry way .",
+    "A girl going into a wooden building .",
+    "A black dog and a spotted dog are fighting",
+    "A little girl covered in paint sits in front of a painted rainbow with her hands in a bowl .",
+]
+
+
+def test_maps_of_captions_are_correlated_row_by_row_and_token_by_token():
+    clip = CLIP(TINY.with_attention(Differential())).eval()
+    found = {each.perturbation: each for each in caption_correlation(clip, CAPTIONS)}
+    assert set(found) == {"short", "long", "short, inserted", "long, inserted"}
+    assert {name: len(each.l2) for name, each in found.items()} == dict.fromkeys(found, 2)
+    with torch.no_grad(), taps(clip.text) as record:
+        clip.encode_text(tokenize([CAPTIONS[1]]))
+    a, b = (m[0, :, :10, :10] for m in (record["blocks.0.attn"].signal, record["blocks.0.attn"].noise))
+    by_hand = [np.mean([np.corrcoef(a[h, r, : r + 1], b[h, r, : r + 1])[0, 1] for r in range(3, 10)]) for h in (0,)]
+    assert found["short"].statistics["pearson"][0] == pytest.approx(by_hand, abs=1e-4)
+    assert np.isnan(found["short"].statistics["change_cosine"]).all()  # nothing moved
+    assert np.isfinite(found["short, inserted"].statistics["change_cosine"]).all()
+
+
+def test_tokens_before_an_inserted_word_do_not_move():
+    clip = CLIP(TINY.with_attention(Differential())).eval()
+    before, after = tokenize(["a dog runs home"]), tokenize(["a dog runs quickly home"])
+    with torch.no_grad(), taps(clip.text) as record:
+        clip.encode_text(before)
+        first = record["blocks.0.attn"].signal
+        clip.encode_text(after)
+    assert torch.allclose(first[0, :, :4, :4], record["blocks.0.attn"].signal[0, :, :4, :4], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("captions", "named"),
+    [
+        (["a"], "has 3 tokens"),
+        (["cat " * 80], "has 82 tokens"),
+        ([""], "a text is empty"),
+        ([], "at least one caption"),
+    ],
+)
+def test_captions_that_cannot_be_read_get_one_sentence(captions, named):
+    with pytest.raises(InputError, match=named):
+        caption_correlation(CLIP(TINY.with_attention(Differential())), captions)
 
 
 # ------------------------------------------------------------------------------------------------- the command line
