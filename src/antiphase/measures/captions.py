@@ -89,6 +89,6 @@ def _tokens_of(text: str) -> int:
 
 def _look(clip: nn.Module, tokens: Tensor) -> Record:
     assert isinstance(clip, CLIP)
-    with taps(clip.text) as record:
+    with taps(clip) as record:
         clip.encode_text(tokens)
     return dict(record)
