@@ -61,7 +61,7 @@ def test_never_more_than_one_image_below_a_peer(case, eps, n, model, data_root, 
     with capsys.disabled():
         print(
             f"\n{case} at {eps} on {model or 'the shipped ResNet'}: of {row['clean']} correct, {row['ours']} stand after ours "
-            f"and {row['theirs']} after theirs; the same verdict on {row['agree']} of {n}",
+            f"and {row['theirs']} after theirs; the same verdict on {row['agree']}",
             end="",
         )
     assert row["ours"] <= row["theirs"] + 1

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from antiphase import console
 from antiphase.attacks.checks import cascade_flags, precision_flags
+from antiphase.attacks.compiled import Compile, forwards_at_most, wanted
 from antiphase.attacks.config import Attack
 from antiphase.attacks.job import Job
 from antiphase.attacks.journal import Journal
@@ -26,7 +27,7 @@ class Cascade:
 
     job: Job
     attack: Attack
-    compiling: bool = False
+    compile: Compile = "auto"  # decided anew for each stage, by what it may still cost
     journal: Journal | None = None
     broken_by: Tensor = field(init=False)  # (n,) which stage, -1: none
     final: Tensor = field(init=False)  # (n,) prediction on the adversarial pixels
@@ -58,7 +59,8 @@ class Cascade:
         part = job.part(rows, lambda _, note: job.advance(0, f"{stage.name}: {note}"))
         journal = self.journal and self.journal.of(number)
         method = METHODS[type(stage)](stage, part)
-        Pool(part, stage, method, every_run=False, compiling=self.compiling, journal=journal).empty()
+        fast = wanted(self.compile, job.classifier, part.x[:1].to(job.device), forwards_at_most(stage, len(rows)))
+        Pool(part, stage, method, every_run=False, compiling=fast, journal=journal).empty()
         found = part.result(stage.within)
         broken = rows[found.success]
         self.broken_by[broken], self.final[broken] = number, found.adversarial_prediction[found.success]

@@ -27,6 +27,11 @@ def forwards_at_most(attack: Attack, n: int) -> int:
     return n * attack.forwards
 
 
+def wanted(compile: Compile, classifier: nn.Module, image: Tensor, forwards: int) -> bool:
+    """Whether to compile for so many forwards of images like this: (1, C, H, W)."""
+    return compile == "always" or (compile == "auto" and repays(classifier, image, forwards))
+
+
 def repays(classifier: nn.Module, image: Tensor, forwards: int) -> bool:
     """Compiling costs less than it saves, in an evaluation of so many forwards of images like this: (1, C, H, W).
 

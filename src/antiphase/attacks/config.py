@@ -151,6 +151,7 @@ class Square(Attack):
     queries: int = 5000  # proposals after the first
     runs: int = 1
     p_init: float = 0.8  # share of the pixels that the first squares cover
+    rescale: bool = False  # the schedule of shrinking squares, made for 10000 queries, is fitted to `queries`
     label: Label = "true"
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from antiphase import console, runtime
 from antiphase.attacks.cascade import Cascade
 from antiphase.attacks.checks import check_inputs, order_flags
-from antiphase.attacks.compiled import Compile, forwards_at_most, repays
+from antiphase.attacks.compiled import Compile, forwards_at_most, wanted
 from antiphase.attacks.config import PGD, Attack, Square
 from antiphase.attacks.job import SLACK, Job
 from antiphase.attacks.journal import Journal
@@ -78,10 +78,9 @@ def run(
             _run_callback(job, attack, geometry)
         elif attack.within.eps > 0:
             kept = None if journal is None else Journal(journal, fingerprint([attack, seed, protocol, eight_bit]))
-            forwards = forwards_at_most(attack, len(x))
-            fast = compile == "always" or (compile == "auto" and repays(classifier, x[:1].to(device), forwards))
             if attack.stages != (attack,):
-                return Cascade(job, attack, fast, kept).result()
+                return Cascade(job, attack, compile, kept).result()
+            fast = wanted(compile, classifier, x[:1].to(device), forwards_at_most(attack, len(x)))
             method = METHODS[type(attack)](attack, job)
             Pool(job, attack, method, every_run=protocol == "paper", compiling=fast, journal=kept).empty()
         return job.result(geometry)

@@ -45,8 +45,8 @@ def dlr_targeted(logits: Tensor, y: Tensor, target: Tensor) -> Tensor:
     """From y towards a target, over the spread of the top four: it has a gradient wherever y and the target stand."""
     if logits.shape[1] < 4:
         raise InputError(
-            f"the targeted DLR loss needs at least 4 classes, this model has {logits.shape[1]}: use the loss ce, "
-            "or AutoAttack's version rand with 3 classes"
+            f"the targeted DLR loss needs at least 4 classes, this model has {logits.shape[1]}: use the loss ce "
+            "or dlr, or AutoAttack's version paper"
         )
     top = logits.topk(4, dim=1).values
     spread = top[:, 0] - (top[:, 2] + top[:, 3]) / 2

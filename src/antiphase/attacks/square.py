@@ -91,7 +91,8 @@ class BySquare:
     def _side(self, query: Tensor, shape: torch.Size) -> Tensor:
         """(S,) width of the square: its area is p of the image, and p is halved again and again."""
         *_, h, w = shape
-        halvings = torch.bucketize(query, torch.tensor(HALVINGS))
+        at = query * 10_000 // self.attack.queries if self.attack.rescale else query
+        halvings = torch.bucketize(at, torch.tensor(HALVINGS))
         side = (self.attack.p_init / 2.0**halvings * h * w).sqrt().round().long()
         if self.euclidean:
             side = side.clamp_min(3)

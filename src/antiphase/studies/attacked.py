@@ -73,8 +73,8 @@ def attack_cells(
 
 
 def _decided(compile: Compile, model: nn.Module, images: ImageSet, attacks: Sequence[Attack]) -> Compile:
-    """One decision for all budgets and parts: what is compiled serves them all."""
-    if compile != "auto":
+    """One decision for all budgets and parts: what is compiled serves them all. An attack in stages decides for each."""
+    if compile != "auto" or any(attack.stages != (attack,) for attack in attacks):
         return compile
     first = images.take(np.arange(1)).all.pixels.to(next(model.parameters()).device)
     forwards = sum(forwards_at_most(attack, len(images)) for attack in attacks)
