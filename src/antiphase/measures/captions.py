@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from antiphase.config import InputError
 from antiphase.measures.correlation import SHORTEST, Correlation, compared, joined, rows_counted
@@ -87,8 +87,7 @@ def _tokens_of(text: str) -> int:
     return int(tokenize([text]).argmax()) - 1 if text else 0
 
 
-def _look(clip: nn.Module, tokens: Tensor) -> Record:
-    assert isinstance(clip, CLIP)
+def _look(clip: CLIP, tokens: Tensor) -> Record:
     with taps(clip) as record:
         clip.encode_text(tokens)
     return dict(record)
