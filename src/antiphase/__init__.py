@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from antiphase.attacks import L2, PGD, Linf, Patch, fgsm
+    from antiphase.attacks import CW, DDN, FMN, L2, PGD, Linf, MinimalL2, Patch, fgsm
     from antiphase.attacks.engine import run as attack
     from antiphase.attacks.engine import sweep
     from antiphase.data import load
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from antiphase.training.loop import train
 
 _HOME = {
+    "CW": "attacks",
+    "DDN": "attacks",
+    "FMN": "attacks",
+    "MinimalL2": "attacks",
     "PGD": "attacks",
     "L2": "attacks",
     "Linf": "attacks",
@@ -48,10 +52,14 @@ _HOME = {
 }
 
 __all__ = [
+    "CW",
+    "DDN",
+    "FMN",
     "L2",
     "PGD",
     "Differential",
     "Linf",
+    "MinimalL2",
     "Patch",
     "Run",
     "Schedule",

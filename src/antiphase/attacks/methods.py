@@ -6,8 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from antiphase.attacks.config import PGD, Attack
+from antiphase.attacks.cw import ByCW
+from antiphase.attacks.ddn import ByDDN
+from antiphase.attacks.fmn import ByFMN
 from antiphase.attacks.job import Job
 from antiphase.attacks.method import Method
+from antiphase.attacks.minimal import CW, DDN, FMN
 from antiphase.attacks.pgd import ByPGD
 
-METHODS: dict[type[Attack], Callable[[Any, Job], Method[Any]]] = {PGD: ByPGD}
+METHODS: dict[type[Attack], Callable[[Any, Job], Method[Any]]] = {PGD: ByPGD, CW: ByCW, DDN: ByDDN, FMN: ByFMN}
