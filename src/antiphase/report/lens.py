@@ -79,7 +79,7 @@ def _show_cancellation(cells: list[Row]) -> None:
     for cell in cells:
         table(
             f"cancellation of changes of the maps at eps {Budget(cell['eps'])}, n = {cell['data']['n']} images, "
-            f"{cell['coupling']}: alpha = ||d1 - lambda d2|| / (||d1|| + lambda ||d2||), below `orthogonal` it cancels; CMRR "
+            f"{cell['coupling']}: alpha = ||d1 - lambda d2|| / (||d1|| + |lambda| ||d2||), below `orthogonal` it cancels; CMRR "
             "above 1 cancels, below 1 amplifies (levels values and held: --json or --out)",
             ("layer", "under", "cos", "alpha", "orthogonal", "CMRR", "cancels"),
             (
@@ -89,7 +89,7 @@ def _show_cancellation(cells: list[Row]) -> None:
                     *(number(row[key]) for key in ("cos", "alpha", "reference", "cmrr_median")),
                     with_interval(row["cancels"], 0),
                 )
-                for row in sorted(cell["layers"], key=lambda row: row["layer"])
+                for row in _by_layer(cell["layers"])
                 if row["level"] == "maps"
             ),
         )
@@ -136,9 +136,15 @@ def _show_correlation(cells: list[Row]) -> None:
             ("layer", "images", *keys.values()),
             (
                 (short(row["layer"]), row["perturbation"], *(number(row[key]["value"]) for key in keys))
-                for row in sorted(cell["layers"], key=lambda row: row["layer"])
+                for row in _by_layer(cell["layers"])
             ),
         )
+
+
+def _by_layer(rows: list[Row]) -> list[Row]:
+    """All rows of the first layer, then all of the second: layers in the order in which they come."""
+    place = {layer: i for i, layer in enumerate(dict.fromkeys(row["layer"] for row in rows))}
+    return sorted(rows, key=lambda row: place[row["layer"]])
 
 
 def _split(row: Row) -> str:
@@ -174,6 +180,8 @@ def write_lens(result: Row, folder: Path, form: str) -> None:
     """The result without its rows as JSON, the rows of each measure as a table, and a figure of each."""
     from antiphase.report.lens_figures import draw_lens
 
+    plain = {name: _without_rows(value) for name, value in result.items()}
+    files.write_text(folder / "measures.json", json.dumps(plain, indent=2, allow_nan=False) + "\n")
     for name, rows in tidy(result).items():
         path = folder / f"{name}.{form}"
         if form == "parquet":
@@ -184,8 +192,6 @@ def write_lens(result: Row, folder: Path, form: str) -> None:
     for name, save in draw_lens(result).items():
         for suffix in ("png", "pdf"):
             files.write_whole(folder / f"{name}.{suffix}", lambda to, save=save, suffix=suffix: save(to, suffix))  # type: ignore[misc]
-    plain = {name: _without_rows(value) for name, value in result.items()}
-    files.write_text(folder / "measures.json", json.dumps(plain, indent=2, allow_nan=False) + "\n")
     say(f"rows and figures: {folder}")
 
 
