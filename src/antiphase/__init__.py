@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from antiphase.measures.success import accuracy, success_rates
     from antiphase.models import Differential, Schedule, Softmax, ViTConfig
     from antiphase.models.checkpoint import Run
+    from antiphase.models.clip_config import CLIPConfig
+    from antiphase.models.convert import convert
     from antiphase.models.taps import taps
     from antiphase.models.vit import build
+    from antiphase.models.zero_shot import zero_shot
     from antiphase.training import TrainConfig
     from antiphase.training.loop import train
 
@@ -49,8 +52,11 @@ _HOME = {
     "Softmax": "models",
     "ViTConfig": "models",
     "Run": "models.checkpoint",
+    "CLIPConfig": "models.clip_config",
+    "convert": "models.convert",
     "taps": "models.taps",
     "build": "models.vit",
+    "zero_shot": "models.zero_shot",
     "TrainConfig": "training",
     "train": "training.loop",
 }
@@ -64,6 +70,7 @@ __all__ = [
     "L2",
     "PGD",
     "AutoAttack",
+    "CLIPConfig",
     "Differential",
     "Linf",
     "MinimalL2",
@@ -78,6 +85,7 @@ __all__ = [
     "attack",
     "branch_alignment",
     "build",
+    "convert",
     "fgsm",
     "l_sample",
     "load",
@@ -85,6 +93,7 @@ __all__ = [
     "sweep",
     "taps",
     "train",
+    "zero_shot",
 ]
 
 

@@ -111,7 +111,7 @@ def run(command: Command) -> dict[str, Any]:
     from antiphase.runtime import pick_device
     from antiphase.studies.attacked import attack_cells
 
-    run, device = Run(folder), pick_device(command.device)
+    run, device = Run(folder, command.source.prompts), pick_device(command.device)
     images = command.source.choose(run.about, command.seed)
     names = ("protocol", "seed", "save", "eight_bit", "compile")
     shared: dict[str, Any] = {name: getattr(command, name) for name in names}

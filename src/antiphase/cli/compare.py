@@ -48,7 +48,7 @@ def run(command: Command) -> dict[str, Any]:
     from antiphase.runtime import pick_device
     from antiphase.studies.compare import compare
 
-    runs = Run(first), Run(second)
+    runs = Run(first, command.source.prompts), Run(second, command.source.prompts)
     images = command.source.choose(runs[0].about, command.settings.seed)
     result = {"scale": command.scale} | compare(runs, images, command.settings, device=pick_device(command.device))
     files.write_json(command.out / "comparison.json", result)

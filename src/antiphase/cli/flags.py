@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from antiphase.config import InputError, check_fields
 from antiphase.data.catalog import check_name, entry_of, load
+from antiphase.models.prompts import check_prompts
 from antiphase.scales import SCALES, ScaleName
 
 if TYPE_CHECKING:
@@ -35,6 +36,12 @@ class DataFlags:
 
     def of_run(self, about: dict[str, Any]) -> DataFlags:
         """The data a run was trained on, where the flags do not name another."""
+        vision = about["model"].get("vision")  # a CLIP: it was converted, and knows no data
+        if vision is not None:
+            if self.data is None:
+                raise InputError("a CLIP has no data of its own: name some with --data")
+            resizable = entry_of(self.data).resizable
+            return replace(self, image_size=self.image_size or (vision["image"] if resizable else None))
         if self.data is not None:
             return self
         origin, side = about["data"]["origin"], about["data"]["shape"][-1]
@@ -46,10 +53,12 @@ class TestImages(DataFlags):
     """Which test images; of the data set that the run was trained on, where --data does not name another."""
 
     images: int | None = None  # at most so many, a class-balanced subset; None: all
+    prompts: str = "paper"  # how a CLIP words the classes: paper, a, imagenet80, or a text file of templates with {}
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_fields(self, images=1)
+        check_prompts(self.prompts)
 
     @classmethod
     def at(cls, scale: ScaleName) -> TestImages:

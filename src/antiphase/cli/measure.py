@@ -84,13 +84,13 @@ def run(command: Command) -> dict[str, Any]:
     for reading in command.words("readings"):
         check_reading(reading)
     check_names(tuple(command.words("perturbations")))
-    run = Run(folder)
+    run = Run(folder, command.source.prompts)
     images = command.source.choose(run.about, command.seed)
     wanted = command.words("measures") or [m for m in MEASURES if run.config.is_differential or m not in OF_TWO]
     common: dict[str, Any] = {"seed": command.seed, "device": pick_device(command.device)}
     result: dict[str, Any] = {"run": str(folder), "title": run.config.title, "scale": command.scale}
     for measure in wanted:
-        result |= _measured(measure, command, run, base and Run(base), images, common)
+        result |= _measured(measure, command, run, base and Run(base, command.source.prompts), images, common)
     if command.out is not None:
         from antiphase.report.lens import write_lens
 

@@ -41,7 +41,7 @@ def run(command: Command) -> dict[str, Any]:
     from antiphase.runtime import pick_device
     from antiphase.studies.audited import audit_cell
 
-    run, base = (*map(Run, folders), None)[:2]
+    run, base = (*(Run(folder, command.source.prompts) for folder in folders), None)[:2]
     assert run is not None
     images = command.source.choose(run.about, command.seed)
     sizes = {"probes": command.probes, "draws": command.draws, "seed": command.seed}

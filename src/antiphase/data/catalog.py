@@ -26,8 +26,8 @@ class Entry:
 
 CATALOG: dict[str, Entry] = {
     "digits": Entry((), size=8, resizable=False),
-    "cifar10": Entry(("cifar10", "cifar-10-batches-py", "cifar10-*"), size=32, resizable=False, downloadable=True),
-    "cifar100": Entry(("cifar100", "cifar-100-python", "cifar100-*"), size=32, resizable=False, downloadable=True),
+    "cifar10": Entry(("cifar10", "cifar-10-batches-py", "cifar10-*"), size=32, downloadable=True),
+    "cifar100": Entry(("cifar100", "cifar-100-python", "cifar100-*"), size=32, downloadable=True),
     "tiny-imagenet": Entry(("tiny-imagenet", "tiny-imagenet-200", "tiny-imagenet-*"), size=64, downloadable=True),
     "imagenet": Entry(("imagenet", "ILSVRC2012", "imagenet-*"), size=224),
     "coco": Entry(("coco", "coco2017", "coco-*"), size=224),
@@ -56,7 +56,7 @@ def load(
 ) -> ImageSet:
     """The `train` or `test` split of a named set, or of a folder of images (one sub-folder a class).
 
-    Files are looked for below `root`, else below $ANTIPHASE_DATA. `image_size` resizes photographs; CIFAR and digits keep
+    Files are looked for below `root`, else below $ANTIPHASE_DATA. `image_size` resizes photographs; digits keep
     their own.
     """
     check_name(name)
@@ -84,8 +84,10 @@ def _read(name: str, split: str, folder: Path | None, size: int) -> ImageSet:
         return load_digits(split)
     if name in ("cifar10", "cifar100"):
         from antiphase.data.cifar import load_cifar
+        from antiphase.data.imageset import Resized
 
-        return load_cifar(name, split, folder)
+        images = load_cifar(name, split, folder)
+        return images if size == images.shape[-1] else replace(images, source=Resized(images.source, size))
     if name == "coco":
         from antiphase.data.coco import load_coco
 

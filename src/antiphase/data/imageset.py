@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -41,6 +42,23 @@ class ArraySource:
 
     def read(self, rows: NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(self.array[rows]).to(torch.float32).div_(self.levels)
+
+
+@dataclass(frozen=True)
+class Resized:
+    """Another source brought to a side of its own, for a model that wants larger images: bilinear, on reading."""
+
+    source: PixelSource
+    side: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.source.shape[0], self.side, self.side
+
+    def read(self, rows: NDArray[np.int64]) -> Tensor:
+        return F.interpolate(self.source.read(rows), (self.side, self.side), mode="bilinear", antialias=True).clamp(
+            0, 1
+        )
 
 
 class Batch(NamedTuple):

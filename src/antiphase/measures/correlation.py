@@ -115,35 +115,45 @@ def correlation(
             batch = on(raw, device)
             clean = finite_look(classifier, batch.pixels)
             lam |= {layer: weight for layer, (_, _, weight) in couple(clean, coupling).items()}
-            used |= {layer: int(_long(_visible(clean[layer]))[0, 0].sum()) for layer in lam}
+            used |= {layer: rows_counted(clean[layer]) for layer in lam}
             for name in names:
                 here, distance = clean, np.zeros(len(batch.ids))
                 if name != "clean":
                     moved = perturbed(classifier, batch, name, eps, seed)
                     here, distance = finite_look(classifier, moved.pixels), moved.l2
-                for layer, found in _compared(clean, here, coupling, top).items():
+                for layer, found in compared(clean, here, coupling, top).items():
                     parts.setdefault((name, layer), []).append(found)
                 l2[name].append(distance)
                 advance(len(batch.ids), name)
     if not parts:
         raise InputError(f"correlation needs {WANTS[coupling]}{REMEDY[coupling]}")
     return [
-        Correlation(layer, name, coupling, lam[layer], top, used[layer], _joined(each), np.concatenate(l2[name]))
+        Correlation(layer, name, coupling, lam[layer], top, used[layer], joined(each), np.concatenate(l2[name]))
         for (name, layer), each in parts.items()
     ]
 
 
-def _compared(clean: Record, here: Record, coupling: Coupling, top: int) -> dict[str, dict[str, Tensor]]:
-    """layer -> statistic -> (B, h)"""
+def compared(
+    clean: Record, here: Record, coupling: Coupling, top: int, *, kept: Tensor | None = None
+) -> dict[str, dict[str, Tensor]]:
+    """layer -> statistic -> (B, h); `kept` says which tokens of `here` are those of `clean`, where it has more"""
     before = couple(clean, coupling)
     found = {}
     for layer, (first, second, lam) in couple(here, coupling).items():
-        seen = _visible(here[layer])
         a, b, c, d = (m.cpu().double() for m in (first, second, *before[layer][:2]))
-        if coupling == "pseudo":
-            seen = seen[:, : 2 * a.shape[1] : 2] | seen[:, 1::2]
-        found[layer] = likeness(a, b, seen, top) | subtraction(a, b, lam, seen) | movement(a - c, b - d, seen)
+        seen, same = (_of_pairs(_visible(record[layer]), coupling, a.shape[1]) for record in (here, clean))
+        common = (a, b) if kept is None else tuple(m[:, :, kept][..., kept] for m in (a, b))
+        moved = movement(common[0] - c, common[1] - d, same)
+        found[layer] = likeness(a, b, seen, top) | subtraction(a, b, lam, seen) | moved
     return found
+
+
+def _of_pairs(seen: Tensor, coupling: Coupling, pairs: int) -> Tensor:
+    return seen[:, : 2 * pairs : 2] | seen[:, 1::2] if coupling == "pseudo" else seen
+
+
+def rows_counted(maps: Branches) -> int:
+    return int(_long(_visible(maps))[0, 0].sum())
 
 
 # ------------------------------------------------------------------------------------------------- row by row
@@ -224,7 +234,7 @@ def _mean_of_rows(values: Tensor, seen: Tensor) -> Tensor:
     return values.masked_fill(~_long(seen), torch.nan).nanmean(-1)
 
 
-def _joined(parts: list[dict[str, Tensor]]) -> dict[str, Array]:
+def joined(parts: list[dict[str, Tensor]]) -> dict[str, Array]:
     return {name: torch.cat([part[name] for part in parts]).numpy() for name in MEANING}
 
 

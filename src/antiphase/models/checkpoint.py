@@ -18,9 +18,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from antiphase import files
-from antiphase.config import InputError, from_plain
+from antiphase.config import InputError, fingerprint, from_plain
+from antiphase.data.imageset import ImageSet
+from antiphase.models.clip import CLIP
+from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.config import ViTConfig
+from antiphase.models.prompts import templates
 from antiphase.models.vit import build
+from antiphase.models.zero_shot import class_embeddings, on_pixels, zero_shot
 
 
 def save_checkpoint(
@@ -94,20 +99,23 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) ->
 
 @dataclass(frozen=True)
 class Run:
-    """A trained model on disk, self-describing."""
+    """A model on disk, self-describing: a trained ViT, or a CLIP that classifies by prompts."""
 
     folder: Path
+    prompts: str = "paper"  # how a CLIP words the classes: a named set or a file (models/prompts.py)
 
     @cached_property
     def about(self) -> dict[str, Any]:
-        """run.json: model, training, data, seed, versions."""
+        """run.json: model, training, data, seed, versions; a converted run has no training and no data."""
         path = files.require_run(self.folder) / "run.json"
         about: dict[str, Any] = files.read_json(path, "model", "training", "data", "environment")
         return about
 
     @cached_property
-    def config(self) -> ViTConfig:
-        return from_plain(ViTConfig, self.about["model"], where=str(self.folder / "run.json"))
+    def config(self) -> ViTConfig | CLIPConfig:
+        kinds: Any = ViTConfig | CLIPConfig
+        config: ViTConfig | CLIPConfig = from_plain(kinds, self.about["model"], where=str(self.folder / "run.json"))
+        return config
 
     @property
     def name(self) -> str:
@@ -125,15 +133,57 @@ class Run:
     def weights_digest(self) -> str:
         return _entry(self.folder, "weights")["sha256"]
 
-    def classifier(self, device: torch.device | str = "cpu", *, unfinished: bool = False) -> nn.Module:
-        """The trained model behind the seam, in eval mode. A run that has not come to its end must be asked for as such."""
+    def model(self, device: torch.device | str = "cpu", *, unfinished: bool = False) -> nn.Module:
+        """Everything that has weights, in eval mode. A run that has not come to its end must be asked for as such."""
         progress = _checkpoint(self.folder)["progress"]
         if not (progress.get("complete") or unfinished):
             raise InputError(
                 f"{self.folder} is not finished (epoch {progress.get('epoch')}): let antiphase train end it first"
             )
         tensors = read_tensors(self.folder, "weights")
-        data = self.about["data"]
-        model = build(self.config, shape=tuple(data["shape"]), classes=len(data["class_names"]))
+        model = self._fresh()
         load_weights(model, tensors, str(self.folder))
         return model.to(device).eval()
+
+    def _fresh(self, seed: int = 0) -> nn.Module:
+        if isinstance(self.config, CLIPConfig):
+            return CLIP(self.config, seed)
+        data = self.about["data"]
+        return build(self.config, shape=tuple(data["shape"]), classes=len(data["class_names"]), seed=seed)
+
+    def classifier(self, device: torch.device | str = "cpu", *, unfinished: bool = False) -> nn.Module:
+        """The trained model behind the seam. A CLIP has no classes of its own: `classifier_for` says which."""
+        if isinstance(self.config, CLIPConfig):
+            raise InputError(f"{self.folder} is a {self.config.title}, which has no classes of its own: name images")
+        return self.model(device, unfinished=unfinished)
+
+    def classifier_for(self, images: ImageSet, device: torch.device | str = "cpu") -> nn.Module:
+        """The model behind the seam for these images: a ViT as it was trained, a CLIP by prompts of their classes."""
+        if isinstance(self.config, ViTConfig):
+            return self.classifier(device)
+        clip = self.model(device)
+        return on_pixels(clip, self._class_embeddings(clip, images))
+
+    def untrained_for(self, images: ImageSet, device: torch.device | str = "cpu") -> nn.Module:
+        """The model as this run began, or would have begun had it not been fine-tuned; of a CLIP one with fresh weights."""
+        if isinstance(self.config, ViTConfig):
+            return self._fresh(self.about["training"]["seed"]).to(device).eval()
+        return zero_shot(self._fresh().to(device).eval(), images.class_names, templates(self.prompts))
+
+    def words_for(self, images: ImageSet) -> dict[str, Any]:
+        """What the classifier depends on besides weights and pixels."""
+        if isinstance(self.config, ViTConfig):
+            return {}
+        return {"prompts": templates(self.prompts), "class_names": images.class_names}
+
+    def _class_embeddings(self, clip: nn.Module, images: ImageSet) -> Tensor:
+        """Computed once and kept beside the weights."""
+        words = self.words_for(images)
+        path = self.folder / "texts" / f"{fingerprint({**words, 'weights': self.weights_digest})}.safetensors"
+        if not path.exists():
+            found = class_embeddings(clip, images.class_names, words["prompts"]).cpu()
+            files.write_whole(path, lambda temporary: save_file({"classes": found}, temporary))
+        try:
+            return load_file(path)["classes"]
+        except (SafetensorError, KeyError):
+            raise InputError(f"{path} is damaged: delete it, and it is computed again") from None

@@ -87,10 +87,9 @@ Attention = Softmax | Differential
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViTConfig:
-    """A vision transformer in timm's layout: class token, pre-norm blocks, no dropout. Defaults are the paper scale."""
+class Tower:
+    """A stack of pre-norm blocks in timm's layout, no dropout: what a ViT and both towers of a CLIP have in common."""
 
-    patch: int = 4  # side of a patch in pixels
     width: int = 192  # of the token embedding
     depth: int = 1  # number of blocks
     heads: int = 6  # of a softmax layer
@@ -98,13 +97,11 @@ class ViTConfig:
     mlp_ratio: float = 4.0  # hidden width of the MLP over the width
     attention: tuple[Attention, ...] = (Softmax(),)  # one for all layers, or one for each
     init: Literal["official", "matched"] = "official"  # of differential blocks: DiffCLIP's, or the twin's weights
-    mean: float = 0.5  # subtracted from the pixels inside the model
-    std: float = 0.5  # then divided by
 
     def __post_init__(self) -> None:
-        check_fields(self, patch=1, width=1, depth=1, heads=1, diff_heads=1)
-        if self.mlp_ratio <= 0 or self.std <= 0:
-            raise InputError(f"mlp_ratio={self.mlp_ratio} and std={self.std} must be greater than 0")
+        check_fields(self, width=1, depth=1, heads=1, diff_heads=1)
+        if self.mlp_ratio <= 0:
+            raise InputError(f"mlp_ratio={self.mlp_ratio} must be greater than 0")
         if len(self.attention) not in (1, self.depth):
             raise InputError(
                 f"attention lists {len(self.attention)} layers for a model of depth {self.depth}: give one, or one for each"
@@ -140,6 +137,21 @@ class ViTConfig:
     @property
     def effective_diff_heads(self) -> int:
         return self.heads // 2 if self.diff_heads is None else self.diff_heads
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViTConfig(Tower):
+    """A vision transformer with a class token. Defaults are the paper scale."""
+
+    patch: int = 4  # side of a patch in pixels
+    mean: float = 0.5  # subtracted from the pixels inside the model
+    std: float = 0.5  # then divided by
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_fields(self, patch=1)
+        if self.std <= 0:
+            raise InputError(f"std={self.std} must be greater than 0")
 
     @property
     def title(self) -> str:

@@ -10,7 +10,7 @@ from torch import nn
 from antiphase.config import InputError
 from antiphase.models.attention import DifferentialAttention
 from antiphase.models.classifier import Normalized
-from antiphase.models.config import Differential, Softmax, ViTConfig
+from antiphase.models.config import Differential, Softmax, Tower, ViTConfig
 from antiphase.runtime import seeded
 
 OFFICIAL_EPS = 1e-5  # nn.LayerNorm's own, in DiffCLIP's blocks and final norm; timm's is 1e-6
@@ -22,33 +22,53 @@ def build(config: ViTConfig, *, shape: tuple[int, int, int], classes: int, seed:
     A differential model is its softmax twin with the attention of some layers replaced: with init="matched" the two
     share every weight they have in common. init="official" then re-initialises each differential block as DiffCLIP does.
     """
+    vit = vision_transformer(config, patch=config.patch, shape=shape, classes=classes, seed=seed)
+    return Normalized(vit, config.mean, config.std)
+
+
+def vision_transformer(
+    config: Tower, *, patch: int, shape: tuple[int, int, int], classes: int, seed: int
+) -> VisionTransformer:
+    """timm's, with the attention that the config says; without classes it ends with the class token's features."""
     channels, height, side = shape
-    if height != side or side % config.patch:
-        raise InputError(f"patch={config.patch} does not tile an image of {side} x {height} pixels")
+    if height != side or side % patch:
+        raise InputError(f"patch={patch} does not tile an image of {side} x {height} pixels")
     with seeded(seed, "weights"):
         vit = VisionTransformer(
             img_size=side,
-            patch_size=config.patch,
+            patch_size=patch,
             in_chans=channels,
             num_classes=classes,
             embed_dim=config.width,
             depth=config.depth,
-            num_heads=config.heads if Softmax() in config.layers else 1,  # replaced below in differential layers
+            num_heads=softmax_heads(config),
             mlp_ratio=config.mlp_ratio,
             norm_layer=partial(nn.LayerNorm, eps=1e-6),
         )
     with seeded(seed, "differential"):
-        for i, attention in enumerate(config.layers):
-            if isinstance(attention, Differential):
-                block = vit.blocks[i]
-                block.attn = DifferentialAttention.replacing(
-                    block.attn, attention, config.effective_diff_heads, i, config.depth
-                )
-                if config.init == "official":
-                    block.apply(_official)
+        for block in give_branches(vit.blocks, config):
+            if config.init == "official":
+                block.apply(_official)
     if config.is_differential and config.init == "official":
         _official(vit.norm)
-    return Normalized(vit, config.mean, config.std)
+    return vit
+
+
+def softmax_heads(config: Tower) -> int:
+    """One where every layer is about to be replaced: timm checks heads against a width that need not fit them."""
+    return config.heads if Softmax() in config.layers else 1
+
+
+def give_branches(blocks: nn.ModuleList, config: Tower) -> list[nn.Module]:
+    """Replace the attention of the differential layers, keeping their projections; returns the blocks concerned."""
+    changed = []
+    for i, (block, attention) in enumerate(zip(blocks, config.layers)):
+        if isinstance(attention, Differential):
+            block.attn = DifferentialAttention.replacing(
+                block.attn, attention, config.effective_diff_heads, i, config.depth
+            )
+            changed.append(block)
+    return changed
 
 
 def _official(module: nn.Module) -> None:

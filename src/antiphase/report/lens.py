@@ -27,7 +27,13 @@ def show_lens(result: Row) -> None:
 
 def short(layer: str) -> str:
     """model.blocks.3.attn -> blocks.3: what every layer's name has in common here is left out."""
-    return layer.removeprefix("model.").removesuffix(".attn")
+    return layer.removeprefix("visual.").removeprefix("model.").removeprefix("vit.").removesuffix(".attn")
+
+
+def by_layers(rows: list[Row]) -> list[Row]:
+    """Rows of one layer together, layers in the order of the model (as words, blocks.10 would come before blocks.2)."""
+    place = {layer: i for i, layer in enumerate(dict.fromkeys(row["layer"] for row in rows))}
+    return sorted(rows, key=lambda row: place[row["layer"]])
 
 
 def _show_lipschitz(cells: list[Row]) -> None:
@@ -89,7 +95,7 @@ def _show_cancellation(cells: list[Row]) -> None:
                     *(number(row[key]) for key in ("cos", "alpha", "reference", "cmrr_median")),
                     with_interval(row["cancels"], 0),
                 )
-                for row in _by_layer(cell["layers"])
+                for row in by_layers(cell["layers"])
                 if row["level"] == "maps"
             ),
         )
@@ -136,15 +142,9 @@ def _show_correlation(cells: list[Row]) -> None:
             ("layer", "images", *keys.values()),
             (
                 (short(row["layer"]), row["perturbation"], *(number(row[key]["value"]) for key in keys))
-                for row in _by_layer(cell["layers"])
+                for row in by_layers(cell["layers"])
             ),
         )
-
-
-def _by_layer(rows: list[Row]) -> list[Row]:
-    """All rows of the first layer, then all of the second: layers in the order in which they come."""
-    place = {layer: i for i, layer in enumerate(dict.fromkeys(row["layer"] for row in rows))}
-    return sorted(rows, key=lambda row: place[row["layer"]])
 
 
 def _split(row: Row) -> str:

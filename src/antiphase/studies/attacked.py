@@ -61,7 +61,7 @@ def attack_cells(
 
         def compute(folder: Path, attack: Attack = attack, before: Cell | None = before) -> Cell:
             if not model:
-                model.append(run.classifier(device))
+                model.append(run.classifier_for(images, device))
             label = f"{run.name} {attack.within}"
             settings = {"seed": seed, "protocol": protocol, "eight_bit": eight_bit, "label": label}
             settings["compile"] = _decided(compile, model[0], images, attacks)

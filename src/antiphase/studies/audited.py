@@ -33,7 +33,8 @@ def audit_cell(
     check_base(run, base)
 
     def compute(_: Path) -> Cell:
-        model, other = run.classifier(device), None if base is None else base.classifier(device)
+        model = run.classifier_for(images, device)
+        other = None if base is None else base.classifier_for(images, device)
         found = gather(model, other, images, probes=probes, draws=draws, seed=seed, device=device)
         return {
             "baseline": None if base is None else {"model": base.config.title, "run": base.name},

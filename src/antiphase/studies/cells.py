@@ -11,13 +11,23 @@ from antiphase import files, runtime
 from antiphase.config import InputError, fingerprint, to_plain
 from antiphase.data.imageset import ImageSet
 from antiphase.models.checkpoint import Run
+from antiphase.models.clip_config import CLIPConfig
 
 Cell = dict[str, Any]
 FORMAT = 3  # raised when a cell of the same question would come out differently
 
 
 def check_fits(run: Run, images: ImageSet) -> None:
-    """The run was trained for images and classes like these."""
+    """The run was trained for images and classes like these; a CLIP takes any classes."""
+    if isinstance(run.config, CLIPConfig):
+        side = run.config.vision.image
+        if images.shape != (3, side, side):
+            remedy = f"give --image-size {side}" if images.shape[0] == 3 else "a CLIP looks at colour images"
+            raise InputError(
+                f"{run.folder} takes images of {_size((3, side, side))}, and those of {images.name} are "
+                f"{_size(images.shape)}: {remedy}"
+            )
+        return
     data = run.about["data"]
     if tuple(data["shape"]) != images.shape or tuple(data["class_names"]) != images.class_names:
         raise InputError(
@@ -38,9 +48,9 @@ def check_base(run: Run, base: Run | None) -> None:
             "layers are compared one by one, so the depths must be equal"
         )
     ours, theirs = (r.about["data"] for r in (run, base))
-    if any(ours[key] != theirs[key] for key in ("name", "shape", "class_names")):
+    if any(ours.get(key) != theirs.get(key) for key in ("name", "shape", "class_names")):
         raise InputError(
-            f"{base.folder} was trained on {theirs['name']} and {run.folder} on {ours['name']}: the data must be the same"
+            f"{base.folder} was trained on {theirs.get('name')} and {run.folder} on {ours.get('name')}: the data must be the same"
         )
 
 
@@ -57,7 +67,7 @@ def cell(run: Run, kind: str, images: ImageSet, question: Mapping[str, Any], com
     """The answer to a question about a run on these images. `compute` gets a folder of its own for what it keeps."""
     check_fits(run, images)
     depends = {"format": FORMAT, "model": run.config, "weights": run.weights_digest, "images": images.fingerprint}
-    key = fingerprint({**depends, **question})
+    key = fingerprint({**depends, **run.words_for(images), **question})
     path = run.folder / kind / f"{key}.json"
     if path.exists():
         stored: Cell = files.read_json(path, "model", "data", "seed", "seconds")
@@ -67,6 +77,7 @@ def cell(run: Run, kind: str, images: ImageSet, question: Mapping[str, Any], com
         "model": run.config.title,
         "run": run.name,
         "data": {"name": images.name, "split": images.split, "n": len(images), "fingerprint": images.fingerprint},
+        **({"prompts": run.prompts} if run.words_for(images) else {}),
         "seed": question["seed"],
         **compute(path.with_suffix("")),
         "seconds": round(time.perf_counter() - began, 3),

@@ -16,11 +16,13 @@ from antiphase.data.imageset import ImageSet
 from antiphase.measures.interval import holm, mcnemar
 from antiphase.measures.success import DENOMINATORS
 from antiphase.models.checkpoint import Run
+from antiphase.models.clip_config import CLIPConfig
+from antiphase.models.config import ViTConfig
 from antiphase.models.taps import taps
 from antiphase.studies.attacked import attack_cells, changed, right
 from antiphase.studies.cells import Cell, check_fits
 from antiphase.studies.config import CompareConfig
-from antiphase.studies.measured import alignment_cell, lambda_rows, lipschitz_cell
+from antiphase.studies.measured import alignment_cell, lambda_rows, lipschitz_cell, parameters
 
 Row = dict[str, Any]
 Pair = tuple[Run, Run]
@@ -37,7 +39,7 @@ def compare(runs: Pair, images: ImageSet, config: CompareConfig, *, device: torc
     attacked = [attack_cells(run, images, attacks, seed=config.seed, device=device) for run in runs]
     looked_at = images.subset(min(config.measure_images or len(images), len(images)), config.seed)
     sides = [
-        {"name": name} | _about(run) | {"attacks": cells} | _measured(run, other, looked_at, config, device)
+        {"name": name} | _about(run, cells) | {"attacks": cells} | _measured(run, other, looked_at, config, device)
         for name, run, other, cells in zip(names, runs, reversed(runs), attacked)
     ]
     return {
@@ -57,26 +59,57 @@ def differences(first: Run, second: Run) -> list[str]:
     """In what, besides their attention, the two runs were made differently."""
     found = []
     for part in ("model", "training", "data"):
-        a, b = first.about[part], second.about[part]
-        apart = {"attention", "init", "checkpoint_seconds", "origin"}
-        found += [f"{key}: {a.get(key)} and {b.get(key)}" for key in a if key not in apart and a.get(key) != b.get(key)]
-    if {first.config.init, second.config.init} == {"official"} and first.config.title != second.config.title:
+        a, b = _flat(first.about[part]), _flat(second.about[part])
+        found += [f"{key}: {a.get(key)} and {b.get(key)}" for key in a if a.get(key) != b.get(key)]
+    inits = {run.config.init for run in (first, second) if isinstance(run.config, ViTConfig)}
+    if inits == {"official"} and first.config.title != second.config.title:
         found.append("initialisation: DiffCLIP's own for differential blocks, timm's for softmax ones")
     return found
 
 
-def _about(run: Run) -> Row:
-    log, about = run.log, run.about
+def _flat(about: Row, where: str = "") -> Row:
+    """What two runs are meant to have in common, by name; the towers of a CLIP field by field."""
+    apart = {"attention", "init", "checkpoint_seconds", "origin"}
+    flat: Row = {}
+    for key, value in about.items():
+        if key in ("vision", "text"):
+            flat |= _flat(value, f"{key}.")
+        elif key not in apart:
+            flat[where + key] = value
+    return flat
+
+
+def _about(run: Run, attacked: list[Cell]) -> Row:
     return {
         "title": run.config.title,
         "depth": run.config.depth,
-        "parameters": sum(p.numel() for p in run.classifier().parameters()),
+        "parameters": parameters(run),
+        **(_zero_shot(run, attacked) if isinstance(run.config, CLIPConfig) else _trained(run)),
+        "lambda": lambda_rows(run) if run.config.is_differential else [],
+    }
+
+
+def _trained(run: Run) -> Row:
+    log, about = run.log, run.about
+    return {
         "epochs": len(log),
         "training_seed": about["training"]["seed"],
         "train_accuracy": log[-1]["train_accuracy"],
         "test_accuracy": log[-1]["test_accuracy"],
         "test_images": about["data"]["test"]["images"],
-        "lambda": lambda_rows(run) if run.config.is_differential else [],
+    }
+
+
+def _zero_shot(run: Run, attacked: list[Cell]) -> Row:
+    """Nothing was trained on this data: the accuracy is that on the images compared."""
+    clean = right(attacked[0])
+    return {
+        "prompts": run.prompts,
+        "epochs": None,
+        "training_seed": None,
+        "train_accuracy": None,
+        "test_accuracy": float(clean.mean()),
+        "test_images": len(clean),
     }
 
 
@@ -127,7 +160,7 @@ def _pictures(
                 "eps": float(attack.within.eps),
                 "image": int(one.ids[0]),
                 "label": one.class_names[int(one.labels[0])],
-                "models": [_looks(run.classifier(device), one, attack, seed, device) for run in runs],
+                "models": [_looks(run.classifier_for(images, device), one, attack, seed, device) for run in runs],
             }
     return None
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
@@ -26,7 +25,6 @@ from antiphase.measures.readings import READINGS, align, controls
 from antiphase.measures.sharp import l_sharp
 from antiphase.models.attention import lambda_parts, lambdas
 from antiphase.models.checkpoint import Run
-from antiphase.models.vit import build
 from antiphase.studies.cells import Cell, cell, check_base, identity_of
 
 Device = torch.device | str
@@ -60,7 +58,9 @@ def lipschitz_cell(
     estimate, reading = LIPSCHITZ[estimator]
 
     def compute(_: Path) -> Cell:
-        layers = estimate(run.classifier(device), images, draws=draws, level=level, seed=seed, device=device)
+        layers = estimate(
+            run.classifier_for(images, device), images, draws=draws, level=level, seed=seed, device=device
+        )
         return {
             "estimator": estimator,
             "level": level,
@@ -89,11 +89,13 @@ def alignment_cell(
     check_base(run, base)
 
     def compute(_: Path) -> Cell:
-        model = run.classifier(device)
+        model = run.classifier_for(images, device)
         settings: dict[str, Any] = {"probes": probes, "max_probes": max_probes, "seed": seed, "device": device}
         layers = align(model, images, reading, **settings)
-        softmax = base.classifier(device) if base is not None else model
-        beside = controls(model, images, reading, untrained=_untrained(run, device), softmax=softmax, **settings)
+        softmax = base.classifier_for(images, device) if base is not None else model
+        beside = controls(
+            model, images, reading, untrained=run.untrained_for(images, device), softmax=softmax, **settings
+        )
         return {
             "reading": reading,
             "meaning": READINGS[reading],
@@ -115,7 +117,7 @@ def alignment_cell(
 def _gamma(layers: list[Alignment], base: Run, images: ImageSet, settings: dict[str, Any]) -> list[Cell]:
     """Against the baseline's layers at the same depth, by the same probes at the same points."""
     sizes = {"probes": settings["probes"], "seed": settings["seed"], "device": settings["device"]}
-    norms = map_norms(base.classifier(settings["device"]), images, around=PAPER_EPS, **sizes)
+    norms = map_norms(base.classifier_for(images, settings["device"]), images, around=PAPER_EPS, **sizes)
     first = slice(0, settings["probes"])  # those that every image took
     same = [replace(la, n1=la.n1[..., first], n2=la.n2[..., first], ip=la.ip[..., first]) for la in layers]
     return [gamma(layer, norms[layer.layer]) for layer in same if layer.layer in norms]
@@ -133,7 +135,7 @@ def cancellation_cell(
     """What the subtraction takes away under noise and under attack of equal size, and whether the two differ (X1)."""
 
     def compute(_: Path) -> Cell:
-        model, coupling = run.classifier(device), _own(run)
+        model, coupling = run.classifier_for(images, device), _own(run)
         found = cancellation(
             model, images, perturbations=perturbations, eps=eps, coupling=coupling, seed=seed, device=device
         )
@@ -163,7 +165,7 @@ def depth_cell(
     """How a perturbation grows or shrinks from block to block."""
 
     def compute(_: Path) -> Cell:
-        model = run.classifier(device)
+        model = run.classifier_for(images, device)
         sigma = block_sigma(model, images, seed=seed, device=device)
         found = propagation(model, images, perturbations=perturbations, eps=eps, sigma=sigma, seed=seed, device=device)
         return {
@@ -181,7 +183,7 @@ def correlation_cell(run: Run, images: ImageSet, *, seed: int = 0, device: Devic
 
     def compute(_: Path) -> Cell:
         coupling = _own(run)
-        found = correlation(run.classifier(device), images, coupling=coupling, seed=seed, device=device)
+        found = correlation(run.classifier_for(images, device), images, coupling=coupling, seed=seed, device=device)
         return {
             "coupling": coupling,
             "meaning": MEANING,
@@ -197,17 +199,13 @@ def _own(run: Run) -> Coupling:
     return "branches" if run.config.is_differential else "pseudo"
 
 
-def _untrained(run: Run, device: Device) -> nn.Module:
-    """The model as this run began, or would have begun had it not been fine-tuned."""
-    data = run.about["data"]
-    seed = run.about["training"]["seed"]
-    fresh = build(run.config, shape=tuple(data["shape"]), classes=len(data["class_names"]), seed=seed)
-    return fresh.to(device).eval()
+def parameters(run: Run) -> int:
+    return sum(p.numel() for p in run.model().parameters())
 
 
 def lambda_rows(run: Run) -> list[Cell]:
     """lambda of every differential layer with its parts, and what is odd about it. Drift is of the mean start: M2.6."""
-    model = run.classifier()
+    model = run.model()
     if not lambdas(model):
         raise InputError(f"{run.folder} has no lambda: no layer of this model has two branches (it is all softmax)")
     modules = dict(model.named_modules())

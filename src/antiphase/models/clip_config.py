@@ -1,0 +1,115 @@
+"""What a CLIP is, as values: two towers and a joint space. The attention of each tower makes it CLIP or one of the DiffCLIPs.
+
+No torch here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from antiphase.config import InputError, check_fields
+from antiphase.models.config import Attention, Differential, Schedule, Softmax, Tower
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionConfig(Tower):
+    """A vision transformer whose class token is the image's feature. Defaults are B/16."""
+
+    width: int = 768
+    depth: int = 12
+    heads: int = 12
+    image: int = 224  # side of an image in pixels
+    patch: int = 16  # side of a patch in pixels
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_fields(self, image=1, patch=1)
+        if self.image % self.patch:
+            raise InputError(f"patch={self.patch} does not tile an image of {self.image} x {self.image} pixels")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextConfig(Tower):
+    """A causal transformer; the feature is read at the end of the text."""
+
+    width: int = 512
+    depth: int = 12
+    heads: int = 8
+    context: int = 77  # tokens of a text
+    vocabulary: int = 49408
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_fields(self, context=2, vocabulary=3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CLIPConfig:
+    """Two towers, each with its projection into the joint space."""
+
+    vision: VisionConfig = VisionConfig()
+    text: TextConfig = TextConfig()
+    joint: int = 512  # width of the joint space
+    mean: tuple[float, ...] = IMAGENET_MEAN  # of the pixels; ImageNet's, as DiffCLIP and SLIP use, not OpenAI's
+    std: tuple[float, ...] = IMAGENET_STD
+
+    def __post_init__(self) -> None:
+        check_fields(self, joint=1)
+        if not all(map(math.isfinite, self.mean)) or not all(0 < s < math.inf for s in self.std):
+            raise InputError(f"mean={self.mean} must be finite and std={self.std} greater than 0")
+
+    @property
+    def is_differential(self) -> bool:
+        """Of what looks at images: that is what is attacked and measured."""
+        return self.vision.is_differential
+
+    @property
+    def depth(self) -> int:
+        """Of what looks at images."""
+        return self.vision.depth
+
+    @property
+    def title(self) -> str:
+        """What people call it: DiffCLIP has two branches in both towers, dagger in the vision tower only, star by schedule."""
+        two = [tower.is_differential for tower in (self.vision, self.text)]
+        if not any(two):
+            return "CLIP"
+        layers = [a for tower in (self.vision, self.text) for a in tower.layers if isinstance(a, Differential)]
+        star = "-star" if any(isinstance(a.lambda_init, Schedule) for a in layers) else ""
+        return ("DiffCLIP" if all(two) else "DiffCLIP-dagger" if two[0] else "DiffCLIP, text only") + star
+
+    def with_attention(self, vision: Attention, text: Attention | None = None) -> CLIPConfig:
+        """The same towers with this attention in every layer; one attention serves both."""
+        text = vision if text is None else text
+        towers = {"vision": replace(self.vision, attention=(vision,)), "text": replace(self.text, attention=(text,))}
+        return replace(self, **towers)  # type: ignore[arg-type]
+
+
+PRESETS = {
+    "B/16": CLIPConfig(),
+    "L/14": CLIPConfig(
+        vision=VisionConfig(width=1024, depth=24, heads=16, patch=14), text=TextConfig(width=768, heads=12), joint=768
+    ),
+    "H/14": CLIPConfig(
+        vision=VisionConfig(width=1280, depth=32, heads=16, patch=14),
+        text=TextConfig(width=1024, depth=24, heads=16),
+        joint=1024,
+    ),
+}
+VARIANTS: dict[str, tuple[Attention, Attention]] = {  # attention of the vision and of the text tower
+    "CLIP": (Softmax(), Softmax()),
+    "DiffCLIP": (Differential(), Differential()),
+    "DiffCLIP-dagger": (Differential(), Softmax()),
+    "DiffCLIP-star": (Differential(lambda_init=Schedule()), Differential(lambda_init=Schedule())),
+}
+
+
+def preset(size: str, variant: str = "CLIP") -> CLIPConfig:
+    """A published shape by name, such as preset("B/16", "DiffCLIP")."""
+    for given, known, what in ((size, PRESETS, "size"), (variant, VARIANTS, "variant")):
+        if given not in known:
+            raise InputError(f"CLIP {what} {given!r} is not known: it takes {', '.join(known)}")
+    return PRESETS[size].with_attention(*VARIANTS[variant])

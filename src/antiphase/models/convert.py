@@ -1,0 +1,93 @@
+"""A published checkpoint -> a run folder: safetensors and a config, read like any other run."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from antiphase import files, runtime
+from antiphase.config import InputError, to_plain
+from antiphase.models.checkpoint import Run, save_checkpoint
+from antiphase.models.config import Differential
+from antiphase.models.readers import read_clip
+
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")  # owner/name
+HUB_FILE = "checkpoint_best.pt"  # what the DiffCLIP authors call it
+
+
+def convert(
+    source: str,
+    out: Path,
+    *,
+    heads: int | None = None,
+    text_heads: int | None = None,
+    lambda_init: Differential | None = None,
+) -> Run:
+    """The run in `out`. The same conversion twice is one; a folder that holds anything else is refused."""
+    path = fetched(source)
+    config, tensors = read_clip(path, heads=heads, text_heads=text_heads, differential=lambda_init or Differential())
+    differential = config.vision.is_differential or config.text.is_differential
+    if lambda_init is not None and not differential:
+        raise InputError(f"--lambda-init has no use: {source} is a {config.title}, all softmax")
+    about = {
+        "format": 1,
+        "title": config.title,
+        "model": to_plain(config),
+        "training": {},  # not ours to know
+        "data": {},
+        "source": {"file": path.name, "sha256": files.sha256(path)},
+        "assumed": ["lambda_init = 0.8"] if differential and lambda_init is None else [],
+        "environment": runtime.environment(),
+    }
+    with files.held(out):
+        _check_claim(out, about)
+        files.write_json(out / "run.json", about)
+        save_checkpoint(out, {"weights": tensors}, {"complete": True}, tag="converted")
+    return Run(out)
+
+
+def fetched(source: str) -> Path:
+    """The file itself, or the one that a name on the Hugging Face hub stands for."""
+    path = Path(source)
+    if path.is_file():
+        return path
+    if path.exists() or not HUB_NAME.fullmatch(source) or path.suffix in (".pt", ".pth", ".bin", ".safetensors"):
+        raise InputError(f"{source} is not a checkpoint file, nor a name on the Hugging Face hub (owner/name)")
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(hf_hub_download(source, HUB_FILE, local_files_only=_offline()))
+    except LocalEntryNotFoundError:
+        why = "it cannot be reached from here"
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        why = str(error).strip().split("\n")[0].rstrip(".")
+    raise InputError(
+        f"{source} is no file here, and {HUB_FILE} could not be fetched under that name from the Hugging Face hub: {why}"
+    )
+
+
+def _offline() -> bool:
+    """Asked first: the hub's own client goes on trying for half a minute."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE or getproxies():
+        return bool(constants.HF_HUB_OFFLINE)
+    try:
+        socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443)
+    except OSError:
+        return True
+    return False
+
+
+def _check_claim(out: Path, about: dict[str, Any]) -> None:
+    if (out / "run.json").exists():
+        there = files.read_json(out / "run.json")
+        if any(there.get(key) != about[key] for key in ("model", "source")):
+            raise InputError(f"{out} holds another run: choose another folder")
+    elif any(p for p in out.iterdir() if not p.name.startswith(".")):
+        raise InputError(f"{out} is not empty and not a run: choose another folder")
