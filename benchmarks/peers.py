@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from antiphase.attacks import L2, PGD, Linf
+from antiphase.attacks import CW, DDN, L2, PGD, Linf
 
 Peer = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
@@ -76,6 +76,49 @@ def foolbox_named(name: str, within: Linf, **options: Any) -> Peer:
         wrapped = foolbox.PyTorchModel(model, bounds=(0, 1))
         theirs = getattr(foolbox.attacks, name)(**options)
         adversarial: Tensor = theirs(wrapped, x, y, epsilons=float(within.eps))[1]
+        return adversarial
+
+    return call
+
+
+def foolbox_cw(attack: CW) -> Peer:
+    import foolbox
+
+    theirs = foolbox.attacks.L2CarliniWagnerAttack(
+        binary_search_steps=attack.searches,
+        steps=attack.steps,
+        stepsize=attack.lr,
+        confidence=attack.confidence,
+        initial_const=attack.initial_c,
+    )
+    return _smallest_of(theirs)
+
+
+def foolbox_ddn(attack: DDN) -> Peer:
+    import foolbox
+
+    return _smallest_of(
+        foolbox.attacks.DDNAttack(init_epsilon=attack.initial_eps, steps=attack.steps, gamma=attack.gamma)
+    )
+
+
+def _smallest_of(theirs: Any) -> Peer:
+    """A minimum-norm attack of foolbox."""
+    import foolbox
+
+    def call(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        adversarial: Tensor = theirs(foolbox.PyTorchModel(model, bounds=(0, 1)), x, y, epsilons=None)[1]
+        return adversarial
+
+    return call
+
+
+def torchattacks_cw(attack: CW) -> Peer:
+    """At one c, its default: it has no search."""
+    import torchattacks
+
+    def call(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        adversarial: Tensor = torchattacks.CW(model, c=1, steps=attack.steps, lr=attack.lr)(x, y)
         return adversarial
 
     return call

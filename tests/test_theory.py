@@ -51,7 +51,7 @@ NAMES = [
 ]
 FORMS = re.compile(
     r"identity holds to \d\.\de[-+]\d+|(holds|violated) on [\d.e-]+ % \(n = \d+\)|not evaluated: .+"
-    r"|postulated; measured \w+ -?[\d.]+ \[-?[\d.]+, -?[\d.]+\]"
+    r"|postulated; measured \w+ -?[\d.]+ \[-?[\d.]+, -?[\d.]+\] \(n = \d+\)"
 )
 
 

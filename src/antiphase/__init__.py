@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from antiphase.attacks import APGD, FAB, L2, PGD, AutoAttack, Linf, Patch, Square, fgsm
+    from antiphase.attacks import APGD, CW, DDN, FAB, FMN, L2, PGD, AutoAttack, Linf, MinimalL2, Patch, Square, fgsm
     from antiphase.attacks.engine import run as attack
     from antiphase.attacks.engine import sweep
     from antiphase.data import load
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 _HOME = {
     "APGD": "attacks",
     "FAB": "attacks",
+    "CW": "attacks",
+    "DDN": "attacks",
+    "FMN": "attacks",
+    "MinimalL2": "attacks",
     "PGD": "attacks",
     "AutoAttack": "attacks",
     "Square": "attacks",
@@ -59,13 +63,17 @@ _HOME = {
 
 __all__ = [
     "APGD",
+    "CW",
+    "DDN",
     "FAB",
+    "FMN",
     "L2",
     "PGD",
     "AutoAttack",
     "CLIPConfig",
     "Differential",
     "Linf",
+    "MinimalL2",
     "Patch",
     "Run",
     "Schedule",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,8 +25,10 @@ from antiphase.attacks.config import PGD, Attack, Square
 from antiphase.attacks.job import SLACK, Job
 from antiphase.attacks.journal import Journal
 from antiphase.attacks.methods import METHODS
+from antiphase.attacks.minimal import Minimal, MinimalL2
 from antiphase.attacks.pool import Pool
 from antiphase.attacks.result import AttackResult, Looked
+from antiphase.attacks.smallest import smallest
 from antiphase.attacks.within import Linf, Within
 from antiphase.config import InputError, fingerprint
 
@@ -67,6 +70,19 @@ def run(
         raise InputError(
             "a journal is kept of our own attacks only: nothing is known of an example inside somebody else's attack"
         )
+    if eight_bit and isinstance(attack, Minimal):
+        raise InputError(
+            "eight_bit is for attacks with a budget: the smallest perturbation ends at the boundary and rounding undoes it"
+        )
+    if isinstance(attack, MinimalL2):
+        settings: dict[str, Any] = {
+            "ids": ids,
+            "seed": seed,
+            "batch_size": batch_size,
+            "label": label,
+            "compile": compile,
+        }
+        return smallest(attack, partial(run, classifier, x, y, **settings), journal=journal, looked=looked)
     geometry = attack.within if isinstance(attack, Attack) else within
     check_inputs(classifier, x, y, geometry)
     device = next((p.device for p in classifier.parameters()), torch.device("cpu"))

@@ -7,9 +7,13 @@ from typing import Any
 
 from antiphase.attacks.apgd import ByAPGD
 from antiphase.attacks.config import APGD, FAB, PGD, Attack, Square
+from antiphase.attacks.cw import ByCW
+from antiphase.attacks.ddn import ByDDN
 from antiphase.attacks.fab import ByFAB
+from antiphase.attacks.fmn import ByFMN
 from antiphase.attacks.job import Job
 from antiphase.attacks.method import Method
+from antiphase.attacks.minimal import CW, DDN, FMN
 from antiphase.attacks.pgd import ByPGD
 from antiphase.attacks.square import BySquare
 
@@ -18,4 +22,7 @@ METHODS: dict[type[Attack], Callable[[Any, Job], Method[Any]]] = {
     APGD: ByAPGD,
     FAB: ByFAB,
     Square: BySquare,
+    CW: ByCW,
+    DDN: ByDDN,
+    FMN: ByFMN,
 }

@@ -106,6 +106,22 @@ class L2:
 
 
 @dataclass(frozen=True)
+class Anywhere(L2):
+    """Any image at all, and how far it is: for attacks that have no budget but seek the smallest perturbation."""
+
+    eps: float = math.inf
+
+    def __post_init__(self) -> None:
+        """Nothing to check."""
+
+    def __str__(self) -> str:
+        return "smallest L2"
+
+    def check(self, shape: Shape) -> None:
+        """Every image will do."""
+
+
+@dataclass(frozen=True)
 class Patch(Linf):
     """Free pixels (up to eps) in one square of width x width, none elsewhere.
 

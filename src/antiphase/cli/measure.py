@@ -58,6 +58,10 @@ class Command(OfRuns):
         check_fields(self, seed=0, draws=1, probes=2)
         if self.max_probes is not None and self.max_probes < self.probes:
             raise InputError(f"--max-probes {self.max_probes} is below --probes {self.probes}: raise it")
+        if self.eps <= 0:
+            raise InputError(
+                "--eps 0 changes nothing, so there is nothing to cancel: give a size above 0, such as 8/255"
+            )
         for flag, known in (("measures", MEASURES), ("estimators", ESTIMATORS), ("levels", LEVELS)):
             for name in self.words(flag):
                 if name not in known:
@@ -65,7 +69,7 @@ class Command(OfRuns):
 
     def words(self, flag: str) -> list[str]:
         given = getattr(self, flag)
-        return [] if given is None else given.split(",")
+        return [] if given is None else [word.strip() for word in given.split(",")]
 
 
 def run(command: Command) -> dict[str, Any]:

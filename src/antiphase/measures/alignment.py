@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphase.measures.interval import Rate, rate
+from antiphase.measures.paired import over
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 DEAD = 1e-8  # a squared norm this far below the median is no reaction: 1e-4 of the typical norm
@@ -155,13 +156,14 @@ def gamma(layer: Alignment, base: Array) -> dict[str, Any]:
         "stacked": lambda a: a.sum(axis=1),
         "per_head": lambda a: a.mean(axis=1),
     }
-    ratios = {name: np.sqrt(join(da) / join(norms)) for name, join in joined.items()}
+    ratios = {name: np.sqrt(over(join(da), join(norms))) for name, join in joined.items()}
+    alive = np.isfinite(ratios["stacked"])
     return {
         "layer": layer.layer,
-        **{f"gamma_{name}": float(np.sqrt(join(n1) / join(norms)).mean()) for name, join in joined.items()},
-        **{f"ratio_{name}": float(ratio.mean()) for name, ratio in ratios.items()},
-        **{f"above_one_{name}": rate(ratio > 1).plain() for name, ratio in ratios.items()},
-        "disagree": rate((ratios["stacked"] > 1) != (ratios["per_head"] > 1)).plain(),
+        **{f"gamma_{name}": _mean(np.sqrt(over(join(n1), join(norms)))[alive]) for name, join in joined.items()},
+        **{f"ratio_{name}": _mean(ratio[alive]) for name, ratio in ratios.items()},
+        **{f"above_one_{name}": rate(ratio > 1, where=alive).plain() for name, ratio in ratios.items()},
+        "disagree": rate((ratios["stacked"] > 1) != (ratios["per_head"] > 1), where=alive).plain(),
     }
 
 

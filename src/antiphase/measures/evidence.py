@@ -113,7 +113,7 @@ class Side:
     per_logit: Array  # (n,) min over i of (F_y - F_i) / (L_y + L_i) with the gradients at the image
     broken_l2: Array  # (n,) smallest distance at which an attack succeeded; NaN where none did or the image is wrong
     broken_linf: Array  # (n,)
-    block: Array  # (n,) sigma_max of the last block's output with respect to the pixels
+    block: Array  # (n,) sigma_max of a block with respect to its own input, geometric mean over the blocks
     gain: Array  # (n,) root mean square over noise of ||change of the last block|| / ||xi||: the product of realised gains
     relative_gain: Array  # (n,) the same, both sides relative to what they change
 

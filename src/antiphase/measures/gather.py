@@ -21,9 +21,9 @@ from antiphase.measures.alignment import Alignment, jackknife
 from antiphase.measures.coupling import couple, lambdas_of
 from antiphase.measures.evidence import Evidence, Layer, Noise, Point, Side
 from antiphase.measures.layer_facts import facts
-from antiphase.measures.levels import at_level
 from antiphase.measures.lipschitz import draw
 from antiphase.measures.probes import PAPER_EPS, at_rest, check_finite, gram, gram_probes, map_norms, points
+from antiphase.measures.propagation import block_sigma
 from antiphase.measures.radius import radii
 from antiphase.measures.sharp import Sharp, l_sharp
 from antiphase.measures.singular import sigma_max
@@ -208,8 +208,7 @@ def _both(what: str, name: str, twin: str | None, sharp: list[dict[str, Sharp]])
 
 
 def _side(model: nn.Module, images: ImageSet, gain: dict[str, Array], sizes: dict[str, Any], **common: Any) -> Side:
-    last = list(attention_layers(model))[-1]
-    block = _sigma(lambda x: at_level(model, x, "block", last)[last], images, "last block", model, **common)
+    block = np.exp(np.log(np.maximum(block_sigma(model, images, **common), 1e-30)).mean(axis=1))
     return Side(**radii(model, images, **sizes, **common), block=block, **gain)
 
 

@@ -19,6 +19,7 @@ from antiphase.data.imageset import Batch, ImageSet
 from antiphase.measures.interval import rate
 from antiphase.measures.levels import Level, at_level
 from antiphase.measures.lipschitz import draw, size_of
+from antiphase.measures.paired import over
 from antiphase.measures.probes import PAPER_EPS, Clock, at_rest
 from antiphase.measures.singular import sigma_max
 from antiphase.models.taps import attention_layers
@@ -46,10 +47,13 @@ class Sharp:
             "layer": self.layer,
             "level": self.level,
             **{name: float(value.mean()) for name, value in values.items()},
-            **{f"relative_{name}": float((value / self.size).mean()) for name, value in values.items()},
+            **{
+                f"relative_{name}": float(np.nan_to_num(over(value, self.size)).mean())
+                for name, value in values.items()
+            },
             "sample_at_most_ascent": rate(self.sample <= self.ascent * (1 + ROUNDING)).plain(),
             "power_above_ascent": rate(self.power > self.ascent * (1 + ROUNDING)).plain(),
-            "sample_short_by": float(np.median(self.ascent / self.sample)),
+            "sample_short_by": _median(over(self.ascent, self.sample)),
             "n": len(self.sample),
         }
 
@@ -78,7 +82,7 @@ def l_sharp(
     """L-sample, L-power and L-ascent (M2.3) of every layer.
 
     The ascent starts from the top singular vector (scaled to the ball), the best random draw and two more draws, climbs
-    log||change|| - log||xi||_2 by signs and keeps the best point of each image, its starts included.
+    log||change|| - log||xi||_2 and keeps the best point of each image, its starts included.
     """
     layers = list(attention_layers(classifier))
     parts: dict[str, list[tuple[Tensor, ...]]] = {layer: [] for layer in layers}
@@ -94,6 +98,12 @@ def l_sharp(
         Sharp(layer, level, *(torch.cat(c).double().cpu().numpy() for c in zip(*found)))
         for layer, found in parts.items()
     ]
+
+
+def _median(values: Array) -> float | None:
+    """None for a layer that never moves: there is nothing to fall short of."""
+    there = values[np.isfinite(values)]
+    return float(np.median(there)) if len(there) else None
 
 
 def _one(classifier: nn.Module, layer: str, level: Level, x: Tensor) -> Tensor:
@@ -133,7 +143,10 @@ def _ratio(moved: Tensor, clean: Tensor, xi: Tensor) -> Tensor:
 
 
 def _climb(f: Any, x: Tensor, clean: Tensor, xi: Tensor, eps: float, steps: int) -> Tensor:
-    """The largest ratio on the way up by signs, with steps that shrink: (B,)"""
+    """The largest ratio on the way up, by steps along the gradient that are a shrinking share of xi's own length: (B,)
+
+    Signs, as in an attack, would throw away the direction that a singular vector starts with.
+    """
     best = x.new_zeros(len(x))
     for step in range(steps + 1):
         with torch.enable_grad():
@@ -141,6 +154,8 @@ def _climb(f: Any, x: Tensor, clean: Tensor, xi: Tensor, eps: float, steps: int)
             ratio = _ratio(f(x + leaf), clean, leaf)
             (grad,) = torch.autograd.grad(ratio.clamp_min(1e-30).log().sum(), leaf)
         best = torch.maximum(best, ratio.detach().nan_to_num())
-        size = eps / 4 * (1 - step / (steps + 1))
-        xi = (leaf.detach() + size * grad.nan_to_num().sign()).clamp(-eps, eps)
+        size = 0.3 * (1 - step / (steps + 1)) * leaf.detach().flatten(1).norm(dim=1)
+        grad = grad.nan_to_num()
+        unit = grad / grad.flatten(1).norm(dim=1).clamp_min(1e-30)[:, None, None, None]
+        xi = (leaf.detach() + size[:, None, None, None] * unit).clamp(-eps, eps)
     return best

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphase.measures.interval import Z95, rate
+from antiphase.measures.interval import rate
+from antiphase.measures.paired import mean_interval
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Flags = NDArray[np.bool_]
@@ -63,8 +64,9 @@ def postulated(what: str, values: Array) -> str:
     """Of a number that is assumed: its mean over images with a 95 % interval."""
     if not np.isfinite(values).any():
         return "not evaluated: the maps do not move at all"
-    mean, low, high = mean_interval(values)
-    return f"postulated; measured {what} {mean:.3f} [{low:.3f}, {high:.3f}]"
+    found = mean_interval(values)
+    interval = "" if found["interval"] is None else " [{:.3f}, {:.3f}]".format(*found["interval"])
+    return f"postulated; measured {what} {found['value']:.3f}{interval} (n = {found['n']})"
 
 
 def percent(value: float) -> str:
@@ -73,14 +75,6 @@ def percent(value: float) -> str:
     if 0 < value < 1 and shown in ("0.0", "100.0"):
         shown = f"{100 * value:.6g}"
     return shown.removesuffix(".0")
-
-
-def mean_interval(values: Array) -> tuple[float, float, float]:
-    """Over images: (n,) -> mean and its 95 % interval, by the normal approximation."""
-    values = values[np.isfinite(values)]
-    mean = float(values.mean())
-    half = Z95 * float(values.std(ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
-    return mean, mean - half, mean + half
 
 
 def median(values: Any) -> float | None:

@@ -85,7 +85,7 @@ def explicit(model: nn.Module) -> Iterator[Record]:
 def look(model: nn.Module, x: Tensor, layers: Collection[str] | None = None) -> Record:
     """The maps of a model for x, by the explicit path; what comes after the last of `layers` is not computed.
 
-    Every derivative of what is returned exists. A model that calls a layer twice is read at the first call.
+    Every derivative of what is returned exists.
     """
     wanted = set(attention_layers(model) if layers is None else layers)
     with explicit(model) as record:
@@ -99,7 +99,7 @@ def look(model: nn.Module, x: Tensor, layers: Collection[str] | None = None) -> 
 
 def _then_stop(forward: Callable[..., Any], record: Record, wanted: set[str], *args: Any, **kwargs: Any) -> Any:
     out = forward(*args, **kwargs)
-    if wanted <= record.keys():
+    if wanted <= record.keys():  # so of a layer that is called twice before the last, it is the last call that counts
         raise Enough
     return out
 

@@ -35,8 +35,8 @@ def by_layer(rows: Row, name: str, **only: Any) -> dict[str, list[float]]:
     """One column of a cell's rows, layer by layer, where the other columns say so; what is undefined is left out."""
     found: dict[str, list[float]] = {}
     for i, (layer, value) in enumerate(zip(rows["layer"], rows[name])):
-        if value is not None and all(rows[key][i] == wanted for key, wanted in only.items()):
-            found.setdefault(layer, []).append(value)
+        if all(rows[key][i] == wanted for key, wanted in only.items()):
+            found.setdefault(layer, []).extend([] if value is None else [value])
     return found
 
 

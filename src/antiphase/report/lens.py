@@ -85,7 +85,7 @@ def _show_cancellation(cells: list[Row]) -> None:
     for cell in cells:
         table(
             f"cancellation of changes of the maps at eps {Budget(cell['eps'])}, n = {cell['data']['n']} images, "
-            f"{cell['coupling']}: alpha = ||d1 - lambda d2|| / (||d1|| + lambda ||d2||), below `orthogonal` it cancels; CMRR "
+            f"{cell['coupling']}: alpha = ||d1 - lambda d2|| / (||d1|| + |lambda| ||d2||), below `orthogonal` it cancels; CMRR "
             "above 1 cancels, below 1 amplifies (levels values and held: --json or --out)",
             ("layer", "under", "cos", "alpha", "orthogonal", "CMRR", "cancels"),
             (
@@ -180,6 +180,8 @@ def write_lens(result: Row, folder: Path, form: str) -> None:
     """The result without its rows as JSON, the rows of each measure as a table, and a figure of each."""
     from antiphase.report.lens_figures import draw_lens
 
+    plain = {name: _without_rows(value) for name, value in result.items()}
+    files.write_text(folder / "measures.json", json.dumps(plain, indent=2, allow_nan=False) + "\n")
     for name, rows in tidy(result).items():
         path = folder / f"{name}.{form}"
         if form == "parquet":
@@ -190,8 +192,6 @@ def write_lens(result: Row, folder: Path, form: str) -> None:
     for name, save in draw_lens(result).items():
         for suffix in ("png", "pdf"):
             files.write_whole(folder / f"{name}.{suffix}", lambda to, save=save, suffix=suffix: save(to, suffix))  # type: ignore[misc]
-    plain = {name: _without_rows(value) for name, value in result.items()}
-    files.write_text(folder / "measures.json", json.dumps(plain, indent=2, allow_nan=False) + "\n")
     say(f"rows and figures: {folder}")
 
 

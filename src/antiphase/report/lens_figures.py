@@ -163,7 +163,7 @@ def _cancellation(cells: list[Row]) -> Figure:
             _boxes(axis, list(found.values()), at, SERIES[i % len(SERIES)], kind, 0.85 * width)
         axis.axhline(0, color="#20242a", linewidth=1)
         axis.set_ylabel("cosine of the changes")
-        _title(axis, f"changes {words[level]}: above 0 cancelled, below 0 amplified")
+        _title(axis, f"changes {words[level]}: for λ > 0, above 0 cancelled, below 0 amplified")
         axis.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
         _ticks(axis, layers)
     return figure

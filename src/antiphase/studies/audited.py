@@ -13,7 +13,7 @@ from antiphase.measures.evidence import Evidence, plain, read
 from antiphase.measures.gather import gather
 from antiphase.measures.theory import audit
 from antiphase.models.checkpoint import Run
-from antiphase.studies.cells import Cell, cell
+from antiphase.studies.cells import Cell, cell, check_base, identity_of
 from antiphase.studies.compare import differences
 
 
@@ -28,7 +28,9 @@ def audit_cell(
     device: torch.device | str = "cpu",
 ) -> Cell:
     """What was measured is kept in the run's folder; the verdicts are read from it each time, so they are never stale."""
-    _check(run, base)
+    if not run.config.is_differential:
+        raise InputError(f"{run.folder} has no layer with two branches (it is all softmax): the theory is about those")
+    check_base(run, base)
 
     def compute(_: Path) -> Cell:
         model = run.classifier_for(images, device)
@@ -45,7 +47,7 @@ def audit_cell(
 
     question = {
         "measure": "theory",
-        "base": None if base is None else base.weights_digest,
+        "base": identity_of(base),
         "probes": probes,
         "draws": draws,
         "seed": seed,
@@ -53,23 +55,3 @@ def audit_cell(
     kept = cell(run, "measures", images, question, compute)
     rows = audit(read(Evidence, kept["evidence"]))
     return {**kept, "rows": [asdict(row) for row in rows]}
-
-
-def _check(run: Run, base: Run | None) -> None:
-    """The run has two branches; the baseline is a softmax model of the same depth, trained on the same images."""
-    if not run.config.is_differential:
-        raise InputError(f"{run.folder} has no layer with two branches (it is all softmax): the theory is about those")
-    if base is None:
-        return
-    if base.config.is_differential:
-        raise InputError(f"{base.folder} has layers with two branches: --base takes a softmax model")
-    if base.config.depth != run.config.depth:
-        raise InputError(
-            f"{base.folder} has depth {base.config.depth} and {run.folder} has {run.config.depth}: "
-            "layers are compared one by one, so the depths must be equal"
-        )
-    ours, theirs = (r.about["data"] for r in (run, base))
-    if any(ours.get(key) != theirs.get(key) for key in ("name", "shape", "class_names")):
-        raise InputError(
-            f"{base.folder} was trained on {theirs.get('name')} and {run.folder} on {ours.get('name')}: the data must be the same"
-        )

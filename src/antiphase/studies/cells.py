@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from antiphase import files, runtime
-from antiphase.config import InputError, fingerprint
+from antiphase.config import InputError, fingerprint, to_plain
 from antiphase.data.imageset import ImageSet
 from antiphase.models.checkpoint import Run
 from antiphase.models.clip_config import CLIPConfig
@@ -34,6 +34,29 @@ def check_fits(run: Run, images: ImageSet) -> None:
             f"{run.folder} was trained on {data['name']} ({len(data['class_names'])} classes, {_size(data['shape'])}), "
             f"which does not fit {images.name} ({images.classes} classes, {_size(images.shape)})"
         )
+
+
+def check_base(run: Run, base: Run | None) -> None:
+    """A baseline is a softmax model of the same depth, trained on the same images."""
+    if base is None:
+        return
+    if base.config.is_differential:
+        raise InputError(f"{base.folder} has layers with two branches: --base takes a softmax model")
+    if base.config.depth != run.config.depth:
+        raise InputError(
+            f"{base.folder} has depth {base.config.depth} and {run.folder} has {run.config.depth}: "
+            "layers are compared one by one, so the depths must be equal"
+        )
+    ours, theirs = (r.about["data"] for r in (run, base))
+    if any(ours.get(key) != theirs.get(key) for key in ("name", "shape", "class_names")):
+        raise InputError(
+            f"{base.folder} was trained on {theirs.get('name')} and {run.folder} on {ours.get('name')}: the data must be the same"
+        )
+
+
+def identity_of(run: Run | None) -> dict[str, Any] | None:
+    """What a result depends on where a second run takes part in it."""
+    return None if run is None else {"model": to_plain(run.config), "weights": run.weights_digest}
 
 
 def _size(shape: Any) -> str:

@@ -119,7 +119,8 @@ def _measured(run: Run, other: Run, images: ImageSet, config: CompareConfig, dev
     aligned = None
     if run.config.is_differential:
         probes: dict[str, Any] = {"probes": config.probes, "max_probes": config.max_probes}
-        base = None if other.config.is_differential else other
+        twin = not other.config.is_differential and other.config.depth == run.config.depth
+        base = other if twin else None
         aligned = alignment_cell(run, images, base=base, **probes, **common)
     return {"lipschitz": lipschitz_cell(run, images, draws=config.draws, **common), "alignment": aligned}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from antiphase.measures.readings import READINGS, align, controls
 from antiphase.measures.sharp import l_sharp
 from antiphase.models.attention import lambda_parts, lambdas
 from antiphase.models.checkpoint import Run
-from antiphase.studies.cells import Cell, cell
+from antiphase.studies.cells import Cell, cell, check_base, identity_of
 
 Device = torch.device | str
 
@@ -85,6 +86,7 @@ def alignment_cell(
     device: Device = "cpu",
 ) -> Cell:
     """One reading and its controls: this model before training, heads that do not belong together, a softmax model's heads."""
+    check_base(run, base)
 
     def compute(_: Path) -> Cell:
         model = run.classifier_for(images, device)
@@ -109,14 +111,16 @@ def alignment_cell(
         }
 
     question = {"measure": "alignment", "reading": reading, "probes": probes, "max_probes": max_probes, "seed": seed}
-    return cell(run, "measures", images, question | {"base": base and base.weights_digest}, compute)
+    return cell(run, "measures", images, question | {"base": identity_of(base)}, compute)
 
 
 def _gamma(layers: list[Alignment], base: Run, images: ImageSet, settings: dict[str, Any]) -> list[Cell]:
-    """Against the baseline's layers at the same depth, by the same probes at the same points; none if it has others."""
+    """Against the baseline's layers at the same depth, by the same probes at the same points."""
     sizes = {"probes": settings["probes"], "seed": settings["seed"], "device": settings["device"]}
     norms = map_norms(base.classifier_for(images, settings["device"]), images, around=PAPER_EPS, **sizes)
-    return [gamma(layer, norms[layer.layer]) for layer in layers if layer.layer in norms]
+    first = slice(0, settings["probes"])  # those that every image took
+    same = [replace(la, n1=la.n1[..., first], n2=la.n2[..., first], ip=la.ip[..., first]) for la in layers]
+    return [gamma(layer, norms[layer.layer]) for layer in same if layer.layer in norms]
 
 
 def cancellation_cell(
