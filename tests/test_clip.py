@@ -504,6 +504,7 @@ def test_the_command_line_refuses_in_one_sentence(
     assert named in err
     assert len(err.strip().splitlines()) == 1
     assert not (tmp_path / "out").exists()
+    assert not (fixtures / ".lock").exists()
 
 
 def test_a_name_on_the_hub_is_fetched_when_online_and_refused_in_a_sentence_when_not(

@@ -43,6 +43,7 @@ def convert(
         "assumed": ["lambda_init = 0.8"] if differential and lambda_init is None else [],
         "environment": runtime.environment(),
     }
+    _check_claim(out, about)  # before the lock, which would be a file in a folder that is not ours
     with files.held(out):
         _check_claim(out, about)
         files.write_json(out / "run.json", about)
@@ -89,5 +90,5 @@ def _check_claim(out: Path, about: dict[str, Any]) -> None:
         there = files.read_json(out / "run.json")
         if any(there.get(key) != about[key] for key in ("model", "source")):
             raise InputError(f"{out} holds another run: choose another folder")
-    elif any(p for p in out.iterdir() if not p.name.startswith(".")):
+    elif out.exists() and any(p for p in out.iterdir() if not p.name.startswith(".")):
         raise InputError(f"{out} is not empty and not a run: choose another folder")
