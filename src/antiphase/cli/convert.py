@@ -17,8 +17,7 @@ from antiphase.scales import ScaleName
 EXAMPLES = """\
   antiphase convert checkpoint_best.pt runs/diffclip
   antiphase convert checkpoint_best.pt runs/diffclip-star --lambda-init schedule
-  antiphase convert clip.pt runs/clip --heads 12 --text-heads 8
-  antiphase convert hammh0a/DiffCLIP_ViTB16_CC12M runs/diffclip"""
+  antiphase convert clip.pt runs/clip --heads 12 --text-heads 8"""
 
 
 @dataclass(frozen=True, kw_only=True)
