@@ -131,9 +131,8 @@ def _search(
     power, v, _, _ = sigma_max(f, x, iterations, ids=batch.ids, seed=seed)
     top = v * (eps / v.flatten(1).abs().amax(dim=1).clamp_min(1e-30))[:, None, None, None]
     drawn = torch.stack(random[:draws])[which, torch.arange(len(x))]
-    ascent = torch.stack([_climb(f, x, clean, xi, eps, steps) for xi in (top, drawn, random[-1], random[-2])]).amax(
-        dim=0
-    )
+    starts = [(top, False), (drawn, True), (random[-1], True), (random[-2], True)]
+    ascent = torch.stack([_climb(f, x, clean, xi, eps, steps, by_signs) for xi, by_signs in starts]).amax(dim=0)
     return size, sample, power, ascent
 
 
@@ -142,10 +141,17 @@ def _ratio(moved: Tensor, clean: Tensor, xi: Tensor) -> Tensor:
     return ratio
 
 
-def _climb(f: Any, x: Tensor, clean: Tensor, xi: Tensor, eps: float, steps: int) -> Tensor:
-    """The largest ratio on the way up, by steps along the gradient that are a shrinking share of xi's own length: (B,)
+def _length(v: Tensor) -> Tensor:
+    """(B, 1, 1, 1)"""
+    length: Tensor = v.flatten(1).norm(dim=1)
+    return length[:, None, None, None]
 
-    Signs, as in an attack, would throw away the direction that a singular vector starts with.
+
+def _climb(f: Any, x: Tensor, clean: Tensor, xi: Tensor, eps: float, steps: int, by_signs: bool) -> Tensor:
+    """The largest ratio on the way up, with steps that shrink: (B,)
+
+    By signs, as in an attack, which goes far from a random start but throws away the direction of a singular vector; or
+    along the gradient, by a share of xi's own length.
     """
     best = x.new_zeros(len(x))
     for step in range(steps + 1):
@@ -154,8 +160,9 @@ def _climb(f: Any, x: Tensor, clean: Tensor, xi: Tensor, eps: float, steps: int)
             ratio = _ratio(f(x + leaf), clean, leaf)
             (grad,) = torch.autograd.grad(ratio.clamp_min(1e-30).log().sum(), leaf)
         best = torch.maximum(best, ratio.detach().nan_to_num())
-        size = 0.3 * (1 - step / (steps + 1)) * leaf.detach().flatten(1).norm(dim=1)
-        grad = grad.nan_to_num()
-        unit = grad / grad.flatten(1).norm(dim=1).clamp_min(1e-30)[:, None, None, None]
-        xi = (leaf.detach() + size[:, None, None, None] * unit).clamp(-eps, eps)
+        left, xi, grad = 1 - step / (steps + 1), leaf.detach(), grad.nan_to_num()
+        if by_signs:
+            xi = (xi + eps / 4 * left * grad.sign()).clamp(-eps, eps)
+        else:
+            xi = (xi + 0.3 * left * _length(xi) * grad / _length(grad).clamp_min(1e-30)).clamp(-eps, eps)
     return best
