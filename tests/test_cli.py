@@ -293,6 +293,15 @@ def test_tables_are_for_people(cli, runs):
     assert "pseudo" in out  # its cancellation is that of pairs of heads
 
 
+def test_a_softmax_model_of_one_head_is_measured_as_far_as_it_goes(cli, tmp_path):
+    code, _, err = cli("train", "--out", tmp_path / "one", "--heads", "1", "--epochs", "1", "--json")
+    assert code == 0, err
+    code, out, err = cli("measure", tmp_path / "one", "--images", "4", "--json")
+    assert code == 0, err
+    assert "lipschitz" in json.loads(out)
+    assert "cancellation" not in json.loads(out)
+
+
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
 def test_raw_rows_and_figures_go_to_a_folder(cli, runs, tmp_path, form):
     words = ("--images", "6", "--readings", "R1,R3", "--base", runs[0], "--estimators", "sample,power,ascent")

@@ -15,6 +15,7 @@ from antiphase.scales import SCALES, ScaleName
 
 MEASURES = ("lipschitz", "alignment", "cancellation", "lambda", "correlation")
 OF_TWO = ("alignment", "lambda")  # these need a model with two branches
+OF_PAIRS = ("cancellation", "correlation")  # and these at least two heads
 LEVELS = ("maps", "branch", "block")
 PAPER_EPS = Budget("8/255")
 ESTIMATORS = ("sample", "power", "ascent")
@@ -86,7 +87,7 @@ def run(command: Command) -> dict[str, Any]:
     check_names(tuple(command.words("perturbations")))
     run = Run(folder, command.source.prompts)
     images = command.source.choose(run.about, command.seed)
-    wanted = command.words("measures") or [m for m in MEASURES if run.config.is_differential or m not in OF_TWO]
+    wanted = command.words("measures") or _all_of(run.config)
     common: dict[str, Any] = {"seed": command.seed, "device": pick_device(command.device)}
     result: dict[str, Any] = {"run": str(folder), "title": run.config.title, "scale": command.scale}
     for measure in wanted:
@@ -96,6 +97,14 @@ def run(command: Command) -> dict[str, Any]:
 
         write_lens(result, command.out, command.rows)
     return result
+
+
+def _all_of(config: Any) -> list[str]:
+    """Every measure that a model of this shape has: two branches, or at least a pair of heads to stand in for them."""
+    if config.is_differential:
+        return list(MEASURES)
+    heads = getattr(config, "vision", config).heads
+    return [m for m in MEASURES if m not in OF_TWO and (heads > 1 or m not in OF_PAIRS)]
 
 
 def _measured(
