@@ -21,7 +21,8 @@ SLACK = 1e-7  # float32 leaves a ball by up to 6e-8
 
 def vote(answers: Sequence[Tensor]) -> Tensor:
     """The class that most of these logits, (B, K) each, name; the first of those that tie. (B,)"""
-    return torch.stack([answer.argmax(dim=1) for answer in answers]).mode(dim=0).values
+    named = [answer.argmax(dim=1) for answer in answers]
+    return named[0] if len(named) == 1 else torch.stack(named).mode(dim=0).values
 
 
 @dataclass

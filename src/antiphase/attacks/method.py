@@ -17,6 +17,8 @@ State = TypeVar("State")  # a dataclass of tensors with leading axis S
 
 def keep(state: State, stay: Tensor) -> State:
     """The entries of those who stay: (S,) bool."""
+    if bool(stay.all()):
+        return state
     return _each(state, lambda t: t[stay.to(t.device)])
 
 

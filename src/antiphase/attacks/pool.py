@@ -106,19 +106,21 @@ class Pool:
         model = self.fast if self.fast is not None and len(shown) == self.width else job.classifier
         with torch.set_grad_enabled(method.steered):
             answers = [model(shown) for _ in range(method.looks)]
-            values = torch.stack([method.values(state, answer) for answer in answers]).mean(dim=0)
+            read = [method.values(state, answer) for answer in answers]
+            values = read[0] if len(read) == 1 else torch.stack(read).mean(dim=0)
         for _ in answers:
             job.spend(job.forwards, row)
         return values, job.won(vote([answer.detach() for answer in answers]).cpu(), row)
 
     def _gradients(self, values: Tensor, shown: Tensor, moving: Tensor) -> Tensor:
         """(G, S, C, H, W) of those who move. Summed, never averaged: an example must not depend on how many stand beside it."""
-        here = moving.to(shown.device)
-        some = [
-            torch.autograd.grad(value[here].sum(), shown, retain_graph=g < len(values))[0][here]
-            for g, value in enumerate(values, 1)
-        ]
-        return torch.stack(some)
+        here = None if bool(moving.all()) else moving.to(shown.device)
+        some = []
+        for g, value in enumerate(values, 1):
+            driven = value if here is None else value[here]
+            (grad,) = torch.autograd.grad(driven.sum(), shown, retain_graph=g < len(values))
+            some.append(grad if here is None else grad[here])
+        return some[0][None] if len(some) == 1 else torch.stack(some)
 
     def _moved(self, state: Any, grads: Tensor, row: Tensor, where: Tensor) -> Any:
         """The state, a step further for those `where` (of all who go on)."""
@@ -126,7 +128,7 @@ class Pool:
         grads = grads if self.method.masks is None else grads * self.method.masks[row].to(grads)
         for _ in grads:
             job.spend(job.backwards, row)
-        self.tally.gradient(row, grads.abs().amax(dim=0))
+        self.tally.gradient(row, grads)
         if bool(where.all()):
             return self.method.move(state, grads)
         return put(state, where, self.method.move(keep(state, where), grads))

@@ -25,10 +25,11 @@ class Tally:
         for count, here in ((self.noise, won & at_start), (self.stood, failed), (self.fell, failed & ~risen)):
             count.index_add_(0, rows, here.long())  # an example may be at work in two of its runs
 
-    def gradient(self, rows: Tensor, grad: Tensor) -> None:
-        """Steps at which a gradient (S, C, H, W) was not a number, or exactly zero."""
-        self.bad.index_add_(0, rows, (~grad.flatten(1).isfinite().all(dim=1)).long().cpu())
-        self.zero.index_add_(0, rows, (grad == 0).flatten(1).all(dim=1).long().cpu())
+    def gradient(self, rows: Tensor, grads: Tensor) -> None:
+        """Steps at which the gradients of an example, (G, S, C, H, W), were not all numbers, or all exactly zero."""
+        largest = grads.flatten(2).norm(torch.inf, dim=2).amax(dim=0).cpu()  # (S,); what is not a number shows in it
+        self.bad.index_add_(0, rows, (~largest.isfinite()).long())
+        self.zero.index_add_(0, rows, (largest == 0).long())
 
     def of(self, row: int) -> list[int]:
         return [int(getattr(self, name)[row]) for name in self.NAMES]

@@ -190,18 +190,27 @@ def has_first_token(module: Any) -> bool:
 
 
 def first_token(module: Any, x: Tensor) -> Tensor:
-    """The output of an attention layer at its first token only: (B, N, D) -> (B, 1, D)"""
-    batch, tokens, width = x.shape
-    weight, bias = module.qkv.weight, module.qkv.bias
-    q = F.linear(x[:, :1], weight[:width], None if bias is None else bias[:width])
-    k, v = F.linear(x, weight[width:], None if bias is None else bias[width:]).chunk(2, dim=-1)
-    heads = module.num_heads
-    if isinstance(module, DifferentialAttention):
-        q, k = (t.reshape(batch, -1, heads, 2, module.head_dim).permute(0, 2, 3, 1, 4) for t in (q, k))
-        v = v.reshape(batch, tokens, heads, 2 * module.head_dim).transpose(1, 2)
-        return module.finish(module.mix_explicit(q, k, v, None, False))
-    q, k, v = (t.reshape(batch, -1, heads, module.head_dim).transpose(1, 2) for t in (q, k, v))
-    out: Tensor = module.proj((attention_maps(q, k) @ v).transpose(1, 2).flatten(2))
+    """The output of an attention layer at its first token only: (B, N, D) -> (B, 1, D)
+
+    One query needs no keys and no values of its own: q (W_k x) = (q W_k) x and A (x W_v) = (A x) W_v, so both projections
+    act on one row a head instead of N. The bias of the keys shifts all scores of the query alike and softmax does not see it.
+    """
+    batch, _, width = x.shape
+    two = isinstance(module, DifferentialAttention)
+    heads, d = module.num_heads, module.head_dim  # a differential head has two maps and values of width 2d
+    w_q, w_k, w_v = module.qkv.weight.view(3, width, width)
+    b_q, _, b_v = (None, None, None) if module.qkv.bias is None else module.qkv.bias.view(3, width)
+    q = F.linear(x[:, 0], w_q, b_q) * d**-0.5  # (B, D)
+    looking = q.view(batch, -1, d).transpose(0, 1) @ w_k.view(-1, d, width)  # (maps, B, D)
+    maps = (looking.transpose(0, 1) @ x.mT).softmax(dim=-1)  # (B, maps, N)
+    if two:
+        signal, noise = maps.view(batch, heads, 2, -1).unbind(2)
+        maps = signal - module._compute_lambda().to(x.dtype) * noise  # (B, h, N)
+    seen = (maps @ x).transpose(0, 1) @ w_v.view(heads, -1, width).mT  # (h, B, e)
+    mixed = seen.transpose(0, 1)
+    if b_v is not None:
+        mixed = mixed + maps.sum(dim=-1, keepdim=True) * b_v.view(heads, -1)
+    out: Tensor = module.finish(mixed[:, :, None]) if two else module.proj(mixed.flatten(1)[:, None])
     return out
 
 

@@ -1,0 +1,81 @@
+"""The lean computation of an attack gives the plain one's logits and gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor, nn
+
+from antiphase.models import Differential, Softmax, ViTConfig
+from antiphase.models.lean import lean
+from antiphase.models.vit import build
+
+KINDS = {
+    "softmax": (Softmax(),),
+    "differential": (Differential(),),
+    "no norm, lambda fixed": (Differential(learned=False, head_norm="none", out_scale="fixed"),),
+    "mixed": (Differential(), Softmax()),
+}
+
+
+def answer(model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits, and the gradient of something that all of them enter."""
+    leaf = x.clone().requires_grad_()
+    logits = model(leaf)
+    (grad,) = torch.autograd.grad((logits * torch.linspace(-1, 1, logits.shape[1])).sum(), leaf)
+    return logits.detach(), grad
+
+
+def a_model(attention: tuple[Softmax | Differential, ...]) -> nn.Module:
+    """Random biases too: a fresh model's are zero, and nobody would see them forgotten."""
+    config = ViTConfig(patch=4, width=32, heads=4, depth=2, attention=attention)
+    model = build(config, shape=(3, 16, 16), classes=7).double().eval()
+    generator = torch.Generator().manual_seed(0)
+    for p in model.parameters():
+        if p.dim() == 1:
+            p.data += 0.3 * torch.randn(p.shape, generator=generator, dtype=p.dtype)
+    return model
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_and_gradients_are_the_plain_ones(kind):
+    model = a_model(KINDS[kind])
+    x = torch.rand(5, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    plain = answer(model, x)
+    with lean(model):
+        fast = answer(model, x)
+    for a, b in zip(plain, fast):
+        assert (a - b).abs().max() < 1e-12 * a.abs().max()
+
+
+def test_it_saves_most_of_the_products_and_leaves_no_trace():
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model, x = a_model((Differential(),)), torch.rand(2, 3, 16, 16, dtype=torch.float64)
+
+    def operations() -> int:
+        with FlopCounterMode(display=False) as counter:
+            model(x)
+        return counter.get_total_flops()
+
+    before = operations()
+    with lean(model):
+        assert operations() < 0.6 * before  # one of two blocks costs next to nothing
+    assert operations() == before
+    assert not any("forward" in vars(m) for m in model.modules())
+
+
+@pytest.mark.parametrize("watched", ["model.blocks.1.attn", "model.patch_embed.proj"])
+def test_what_is_watched_runs_in_full(watched):
+    model, x, seen = a_model((Softmax(),)), torch.rand(2, 3, 16, 16, dtype=torch.float64), []
+    model.get_submodule(watched).register_forward_hook(lambda *given: seen.append(given[-1].shape))
+    with lean(model):
+        model(x)
+    assert seen == [(2, 17, 32)] if "attn" in watched else seen == [(2, 32, 4, 4)]
+
+
+def test_other_image_sizes_get_the_models_own_refusal():
+    vit = VisionTransformer(img_size=16, patch_size=4, embed_dim=32, depth=1, num_heads=2, num_classes=3).eval()
+    with lean(vit), pytest.raises(AssertionError, match="height"):
+        vit(torch.rand(1, 3, 20, 20))
