@@ -79,3 +79,18 @@ def test_other_image_sizes_get_the_models_own_refusal():
     vit = VisionTransformer(img_size=16, patch_size=4, embed_dim=32, depth=1, num_heads=2, num_classes=3).eval()
     with lean(vit), pytest.raises(AssertionError, match="height"):
         vit(torch.rand(1, 3, 20, 20))
+
+
+def test_weights_learn_the_same_from_it():
+    model, x = a_model((Differential(),)), torch.rand(4, 3, 16, 16, dtype=torch.float64)
+
+    def gradients() -> dict[str, Tensor]:
+        model.zero_grad()
+        model(x).logsumexp(dim=1).sum().backward()
+        return {name: p.grad.clone() for name, p in model.train().named_parameters()}
+
+    plain = gradients()
+    with lean(model):
+        fast = gradients()
+    for name, grad in plain.items():
+        assert (grad - fast[name]).abs().max() < 1e-12 * max(1, grad.abs().max()), name

@@ -28,7 +28,7 @@ def lean(model: nn.Module) -> Iterator[None]:
     """
     replaced: list[nn.Module] = []
     for vit in model.modules():
-        if not isinstance(vit, VisionTransformer) or vit.training:
+        if not isinstance(vit, VisionTransformer):
             continue
         if _has_lean_block(vit):
             replaced.append(_with(vit.blocks[-1], _class_token_only))

@@ -13,6 +13,7 @@ from antiphase.attacks.config import PGD
 from antiphase.attacks.step import perturb
 from antiphase.attacks.within import Linf
 from antiphase.data.imageset import Batch
+from antiphase.models.lean import lean
 from antiphase.training.config import TrainConfig
 
 
@@ -30,7 +31,8 @@ class Classification:
 
     def __call__(self, model: nn.Module, batch: Batch, *, epoch: int) -> tuple[Tensor, Tensor]:
         del epoch
-        logits = model(batch.pixels)
+        with lean(model):
+            logits = model(batch.pixels)
         return F.cross_entropy(logits, batch.labels, label_smoothing=self.label_smoothing), logits
 
 
