@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 from torchvision.transforms import v2
 
+from antiphase import console
 from antiphase.config import InputError
 from antiphase.data import cache
 from antiphase.data.imageset import ArraySource, PixelSource
@@ -75,6 +76,25 @@ def file_pixels(paths: tuple[Path, ...], size: int, label: str) -> tuple[PixelSo
 
     array, digest = cache.decoded(content, (len(paths), 3, size, size), images, label)
     return ArraySource(array), digest
+
+
+def undecodable(paths: Sequence[Path], label: str) -> set[Path]:
+    """Those of these files that are no whole images. Every one is decoded to know."""
+
+    def broken(path: Path) -> bool:
+        try:
+            decode(path, str(path))
+        except InputError:
+            return True
+        return False
+
+    with ThreadPoolExecutor(max_workers=4) as pool, console.progress(f"looking at {label}", len(paths)) as advance:
+        found = set()
+        for path, bad in zip(paths, pool.map(broken, paths)):
+            advance(1, "")
+            if bad:
+                found.add(path)
+        return found
 
 
 def _stat(path: Path) -> os.stat_result:
