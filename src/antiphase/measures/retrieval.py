@@ -28,7 +28,7 @@ def recall(ranks: Tensor, k: int) -> float:
 
 
 def _chunks(queries: Tensor, own: Tensor) -> list[tuple[Tensor, Tensor]]:
-    return list(zip(queries.split(CHUNK), own.split(CHUNK)))
+    return list(zip(torch.split(queries, CHUNK), torch.split(own, CHUNK)))
 
 
 def _ranks(queries: Tensor, candidates: Tensor, own: Tensor, owner: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ B batch, N patches and the class token, T tokens of a text, D width of a tower, 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -14,8 +15,10 @@ from timm.layers import QuickGELU
 from timm.models.vision_transformer import Block, VisionTransformer
 from torch import Tensor, nn
 
+from antiphase.config import InputError
 from antiphase.models.classifier import Normalized
-from antiphase.models.clip_config import CLIPConfig, TextConfig
+from antiphase.models.clip_config import VOCABULARIES, CLIPConfig, TextConfig
+from antiphase.models.tokenizer import Truncate, tokenize
 from antiphase.models.vit import give_branches, softmax_heads, vision_transformer
 from antiphase.runtime import seeded
 
@@ -41,6 +44,7 @@ class TextTower(nn.Module):
     def __init__(self, config: TextConfig, joint: int) -> None:
         super().__init__()
         width = config.width
+        self.tokenizer = config.tokenizer
         self.tokens = nn.Embedding(config.vocabulary, width)
         self.positions = nn.Parameter(torch.empty(config.context, width))
         block = partial(
@@ -103,6 +107,17 @@ class CLIP(nn.Module):
         """(B, T) token ids -> (B, E), not normalised"""
         embedding: Tensor = self.text(tokens)
         return embedding
+
+    def tokenize(self, texts: Sequence[str], *, truncate: Truncate = "openai") -> Tensor:
+        """(B, T) ids by the model's own tokenizer, on its device. No token looks ahead, so T ends with the longest text."""
+        known, wanted = self.text.tokens.num_embeddings, VOCABULARIES[self.text.tokenizer]
+        if known < wanted:
+            raise InputError(
+                f"this CLIP knows {known} tokens and the tokenizer of CLIP has {wanted}: it cannot read prompts"
+            )
+        context = len(self.text.positions)
+        tokens = tokenize(texts, context=context, truncate=truncate, by=self.text.tokenizer)
+        return tokens[:, : int(tokens.argmax(dim=-1).max()) + 1].to(self.logit_scale.device)
 
     def patch_features(self, pixels: Tensor) -> Tensor:
         """What the vision tower says of each patch, after its last norm and before the projection: (B, N - 1, D)"""
