@@ -12,7 +12,7 @@ import numpy as np
 
 from antiphase import files
 from antiphase.config import InputError
-from antiphase.data.decode import file_pixels, undecodable
+from antiphase.data.decode import FileSource, file_pixels, stamp, undecodable
 from antiphase.data.leniency import Leniency
 from antiphase.data.pairs import PairSet, held_out
 
@@ -146,9 +146,10 @@ def _assemble(
         else:
             there.append((path, tuple(texts)))
     if "broken" in lenient.allow:
-        bad = undecodable([path for path, _ in there], f"{name} {split}")
-        lenient.counts.update({"broken": len(bad)} if bad else {})
-        there = [pair for pair in there if pair[0] not in bad]
+        paths = tuple(path for path, _ in there)
+        bad = undecodable(FileSource(paths, size), stamp(paths), f"{name} {split}")
+        lenient.count("broken", len(bad))
+        there = [pair for row, pair in enumerate(there) if row not in bad]
     if not there:
         raise InputError(f"{table} leaves no captioned image for the {split} split")
     source, content = file_pixels(tuple(path for path, _ in there), size, f"{name} {split}")

@@ -28,11 +28,15 @@ class Leniency:
             if word not in ALLOWABLE:
                 raise InputError(f"--allow {word!r} is not known: it takes {', '.join(ALLOWABLE)}")
 
-    def meet(self, kind: str, sentence: str, n: int = 1) -> None:
+    def meet(self, kind: str, sentence: str) -> None:
         """Count it if it is allowed, refuse it if not."""
         if kind not in self.allow:
             raise InputError(f"{sentence} (--allow {kind} goes on without such and counts them)")
-        self.counts[kind] += n
+        self.counts[kind] += 1
+
+    def count(self, kind: str, n: int) -> None:
+        if n:
+            self.counts[kind] += n
 
     @property
     def skipped(self) -> tuple[tuple[str, int], ...]:

@@ -52,13 +52,17 @@ def load_pairs(
         known = ", ".join(PAIR_CATALOG)
         raise InputError(f"there are no captioned images {name!r}: known are {known}, or a folder or glob of shards")
     folder = find_folder(name, entry, root) if entry else Path(name)
-    from antiphase.data.captions import load_coco_captions, load_flickr
-
     label = name if entry else folder.resolve().name
     if layout == "shards":
-        raise InputError("shards are not read yet")
-    read = load_coco_captions if layout == "coco" else partial(load_flickr, label)
-    return replace(read(split, folder, size, allow), origin=name if entry else str(Path(name).resolve()))
+        from antiphase.data.shards import load_shards
+
+        pairs = load_shards(label, split, str(folder), size, allow)
+    else:
+        from antiphase.data.captions import load_coco_captions, load_flickr
+
+        read = load_coco_captions if layout == "coco" else partial(load_flickr, label)
+        pairs = read(split, folder, size, allow)
+    return replace(pairs, origin=name if entry else str(Path(name).resolve()))
 
 
 def _layout(name: str) -> str | None:
