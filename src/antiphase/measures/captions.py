@@ -62,7 +62,7 @@ def caption_correlation(
 def _tokens(text: str, clip: CLIP) -> Tensor:
     """(1, T): from start to end, without padding"""
     context = len(clip.text.positions)
-    tokens = torch.tensor([encode(text, clip.text.tokenizer)])
+    tokens = torch.tensor([encode(text, clip.text.config.tokenizer)])
     length = tokens.shape[1]
     if not SHORTEST <= length <= context:
         raise InputError(f"the caption {text[:40]!r} has {length} tokens: between {SHORTEST} and {context} can be read")
@@ -75,7 +75,7 @@ def _with_a_word(caption: str, words: list[str], number: int, seed: int, clip: C
     draw = bits((seed, "inserted word"), np.array([number]), (2,))[0]
     place = int(draw[0] % np.uint64(len(own) + 1))
     word = words[int(draw[1] % np.uint64(len(words)))]
-    before = len(encode(" ".join(own[:place]), clip.text.tokenizer)) - 2 if place else 0  # without start and end
+    before = len(encode(" ".join(own[:place]), clip.text.config.tokenizer)) - 2 if place else 0  # without start and end
     moved = _tokens(" ".join([*own[:place], word, *own[place:]]), clip)
     added = moved.shape[1] - _tokens(caption, clip).shape[1]
     positions = torch.arange(moved.shape[1])

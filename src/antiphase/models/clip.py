@@ -15,10 +15,9 @@ from timm.layers import QuickGELU
 from timm.models.vision_transformer import Block, VisionTransformer
 from torch import Tensor, nn
 
-from antiphase.config import InputError
 from antiphase.models.classifier import Normalized
-from antiphase.models.clip_config import VOCABULARIES, CLIPConfig, TextConfig
-from antiphase.models.tokenizer import Truncate, tokenize
+from antiphase.models.clip_config import CLIPConfig, TextConfig
+from antiphase.models.tokenizer import Truncate, tokens_for
 from antiphase.models.vit import give_branches, softmax_heads, vision_transformer
 from antiphase.runtime import seeded
 
@@ -44,7 +43,7 @@ class TextTower(nn.Module):
     def __init__(self, config: TextConfig, joint: int) -> None:
         super().__init__()
         width = config.width
-        self.tokenizer = config.tokenizer
+        self.config = config
         self.tokens = nn.Embedding(config.vocabulary, width)
         self.positions = nn.Parameter(torch.empty(config.context, width))
         block = partial(
@@ -57,7 +56,8 @@ class TextTower(nn.Module):
             norm_layer=partial(nn.LayerNorm, eps=TEXT_EPS),
         )
         self.blocks = nn.ModuleList(block() for _ in range(config.depth))
-        give_branches(self.blocks, config)
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):  # so that the twin draws the same weights
+            give_branches(self.blocks, config)
         self.norm = nn.LayerNorm(width, eps=TEXT_EPS)
         self.projection = nn.Parameter(torch.randn(width, joint) * width**-0.5)
         self._initialise(width, config.depth)
@@ -109,15 +109,8 @@ class CLIP(nn.Module):
         return embedding
 
     def tokenize(self, texts: Sequence[str], *, truncate: Truncate = "openai") -> Tensor:
-        """(B, T) ids by the model's own tokenizer, on its device. No token looks ahead, so T ends with the longest text."""
-        known, wanted = self.text.tokens.num_embeddings, VOCABULARIES[self.text.tokenizer]
-        if known < wanted:
-            raise InputError(
-                f"this CLIP knows {known} tokens and the tokenizer of CLIP has {wanted}: it cannot read prompts"
-            )
-        context = len(self.text.positions)
-        tokens = tokenize(texts, context=context, truncate=truncate, by=self.text.tokenizer)
-        return tokens[:, : int(tokens.argmax(dim=-1).max()) + 1].to(self.logit_scale.device)
+        """(B, T) ids by the model's own tokenizer, on its device"""
+        return tokens_for(self.text.config, texts, truncate).to(self.logit_scale.device)
 
     def patch_features(self, pixels: Tensor) -> Tensor:
         """What the vision tower says of each patch, after its last norm and before the projection: (B, N - 1, D)"""

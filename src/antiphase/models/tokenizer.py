@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from antiphase.config import InputError
-from antiphase.models.clip_config import VOCABULARIES, TokenizerName
+from antiphase.models.clip_config import VOCABULARIES, TextConfig, TokenizerName
 
 START, END = 49406, 49407  # of CLIP's vocabulary
 PADDING = 0
@@ -55,3 +55,14 @@ def tokenize(
             ids = ids[:context] if truncate == "slip" else [*ids[: context - 1], ids[-1]]
         row[: len(ids)] = torch.tensor(ids)
     return rows
+
+
+def tokens_for(config: TextConfig, texts: Sequence[str], truncate: Truncate = "openai") -> Tensor:
+    """(n, T) ids for a text tower. No token looks ahead, so T ends with the longest of these texts."""
+    wanted = VOCABULARIES[config.tokenizer]
+    if config.vocabulary < wanted:
+        raise InputError(
+            f"this CLIP knows {config.vocabulary} tokens and the tokenizer of CLIP has {wanted}: it cannot read prompts"
+        )
+    tokens = tokenize(texts, context=config.context, truncate=truncate, by=config.tokenizer)
+    return tokens[:, : int(tokens.argmax(dim=-1).max()) + 1]
