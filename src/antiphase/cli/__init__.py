@@ -10,6 +10,7 @@ import sys
 COMMANDS = {
     "demo": "Train a ViT and its differential twin on digits, attack, measure, compare, report: about a minute.",
     "train": "Train a ViT or DiffViT; the same command goes on where a killed run stopped.",
+    "train-clip": "Train a CLIP or DiffCLIP on image-caption pairs or class prompts; resumes like train.",
     "convert": "Make a run of a published CLIP or DiffCLIP checkpoint: safetensors and a config.",
     "attack": "Attack a trained run (PGD, FGSM, APGD, FAB, Square, AutoAttack; Linf, L2, patch) over a grid of budgets.",
     "measure": "Look into the attention of a trained run: sensitivity, branch alignment, cancellation, lambda.",

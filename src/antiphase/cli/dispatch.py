@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 def run_command(name: str, argv: list[str]) -> int:
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.*")  # torch's notes to itself
-    module = import_module(f"antiphase.cli.{name}")
+    module = import_module(f"antiphase.cli.{name.replace('-', '_')}")
     try:
         command = parse(name, module, argv)
         result = module.run(command)

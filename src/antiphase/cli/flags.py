@@ -36,12 +36,13 @@ class DataFlags:
 
     def of_run(self, about: dict[str, Any]) -> DataFlags:
         """The data a run was trained on, where the flags do not name another."""
-        vision = about["model"].get("vision")  # a CLIP: it was converted, and knows no data
+        vision = about["model"].get("vision")
         if vision is not None:
-            if self.data is None:
-                raise InputError("a CLIP has no data of its own: name some with --data")
-            resizable = entry_of(self.data).resizable
-            return replace(self, image_size=self.image_size or (vision["image"] if resizable else None))
+            data = self.data or (about["data"].get("origin") if about["data"].get("class_names") else None)
+            if data is None:  # a CLIP that was converted, or trained on captions
+                raise InputError("this CLIP has no classes of its own: name images with --data")
+            resizable = entry_of(data).resizable
+            return replace(self, data=data, image_size=self.image_size or (vision["image"] if resizable else None))
         if self.data is not None:
             return self
         origin, side = about["data"]["origin"], about["data"]["shape"][-1]
@@ -53,12 +54,15 @@ class TestImages(DataFlags):
     """Which test images; of the data set that the run was trained on, where --data does not name another."""
 
     images: int | None = None  # at most so many, a class-balanced subset; None: all
-    prompts: str = "paper"  # how a CLIP words the classes: paper, a, imagenet80, or a text file of templates with {}
+    prompts: str | None = (
+        None  # how a CLIP words classes: paper, a, imagenet80, or a file of templates; None: as it was trained
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_fields(self, images=1)
-        check_prompts(self.prompts)
+        if self.prompts is not None:
+            check_prompts(self.prompts)
 
     @classmethod
     def at(cls, scale: ScaleName) -> TestImages:

@@ -68,7 +68,13 @@ def load(
             f"{name} images are {entry.size} x {entry.size}" if not entry.resizable else "a side has at least one pixel"
         )
         raise InputError(f"image_size={image_size} cannot be used: {rule}")
-    folder = None if name == "digits" else Path(name) if name not in CATALOG else _find(name, entry, root, download)
+    folder = (
+        None
+        if name == "digits"
+        else Path(name)
+        if name not in CATALOG
+        else find_folder(name, entry, root, download=download)
+    )
     images = _read(name, split, folder, image_size or entry.size)
     return replace(images, origin=name if name in CATALOG else str(Path(name).resolve()))
 
@@ -99,7 +105,8 @@ def _read(name: str, split: str, folder: Path | None, size: int) -> ImageSet:
     return (load_imagenet if name == "imagenet" else load_tiny_imagenet)(split, folder, size)
 
 
-def _find(name: str, entry: Entry, root: str | Path | None, download: bool) -> Path:
+def find_folder(name: str, entry: Entry, root: str | Path | None, *, download: bool = False) -> Path:
+    """Where a named set lies: below `root`, else below $ANTIPHASE_DATA."""
     given = root or os.environ.get("ANTIPHASE_DATA")
     if not given:
         raise InputError(f"{name} needs files: say where they are with --data-root or the variable ANTIPHASE_DATA")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 from torchvision.transforms import v2
 
+from antiphase import console, files
 from antiphase.config import InputError
 from antiphase.data import cache
 from antiphase.data.imageset import ArraySource, PixelSource
@@ -36,19 +37,21 @@ def decode(encoded: bytes | Path, where: str, size: int | None = None) -> NDArra
     return np.ascontiguousarray(np.asarray(rgb).transpose(2, 0, 1))
 
 
-@dataclass(frozen=True)
-class FileSource:
-    """Images decoded when asked for: memory does not grow with the number of images."""
+class Encoded:
+    """Images decoded when asked for, side by side: memory does not grow with the number of images."""
 
-    paths: tuple[Path, ...]
     size: int
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def decode(self, row: int) -> NDArray[np.uint8]:
+        """(3, size, size)"""
+        raise NotImplementedError
 
     @property
     def shape(self) -> tuple[int, int, int]:
         return 3, self.size, self.size
-
-    def decode(self, row: int) -> NDArray[np.uint8]:
-        return decode(self.paths[row], str(self.paths[row]), self.size)
 
     def read(self, rows: NDArray[np.int64]) -> Tensor:
         with ThreadPoolExecutor(max_workers=4) as pool:  # PIL lets go of the interpreter lock while it decodes
@@ -56,25 +59,70 @@ class FileSource:
         return torch.from_numpy(np.stack(images)).to(torch.float32).div_(255)
 
 
-def file_pixels(paths: tuple[Path, ...], size: int, label: str) -> tuple[PixelSource, str]:
-    """A source for these files and the digest of what they are: decoded once if small, streamed if large.
+@dataclass(frozen=True)
+class FileSource(Encoded):
+    """One file an image."""
 
-    The digest is of the decoded pixels; of a streamed set, of names, sizes and modification times (to read every byte of
-    a large set would take longer than to use it).
+    paths: tuple[Path, ...]
+    size: int
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def decode(self, row: int) -> NDArray[np.uint8]:
+        return decode(self.paths[row], str(self.paths[row]), self.size)
+
+
+def file_pixels(paths: tuple[Path, ...], size: int, label: str) -> tuple[PixelSource, str]:
+    """A source for these files and the digest of what they are."""
+    return decoded_once(FileSource(paths, size), stamp(paths), label)
+
+
+def decoded_once(source: Encoded, content: str, label: str) -> tuple[PixelSource, str]:
+    """The source decoded once if it is small, streamed if it is large, and its digest.
+
+    The digest is of the decoded pixels; of a streamed set it is `content`, which says what it was read from (to read every
+    byte of a large set would take longer than to use it).
     """
-    source = FileSource(paths, size)
-    stats = [_stat(path) for path in paths]
-    content = _digest([f"{'/'.join(p.parts[-3:])} {s.st_size} {s.st_mtime_ns}" for p, s in zip(paths, stats)])
-    if len(paths) * 3 * size * size > cache.CACHE_LIMIT:
+    shape = (len(source), *source.shape)
+    if np.prod(shape) > cache.CACHE_LIMIT:
         return source, content
 
     def images() -> Iterator[NDArray[np.uint8]]:
         with ThreadPoolExecutor(max_workers=4) as pool:
-            for start in range(0, len(paths), 256):
-                yield from pool.map(source.decode, range(start, min(start + 256, len(paths))))
+            for start in range(0, len(source), 256):
+                yield from pool.map(source.decode, range(start, min(start + 256, len(source))))
 
-    array, digest = cache.decoded(content, (len(paths), 3, size, size), images, label)
+    array, digest = cache.decoded(content, shape, images, label)
     return ArraySource(array), digest
+
+
+def undecodable(source: Encoded, content: str, label: str) -> set[int]:
+    """The rows that are no whole images. Every one is decoded to know; what was found is kept beside the decoded copies."""
+    path = cache.cache_root() / f"broken-{hashlib.sha256(f'{content}/{len(source)}'.encode()).hexdigest()[:24]}.json"
+    if not path.exists():
+        with ThreadPoolExecutor(max_workers=4) as pool, console.progress(f"looking at {label}", len(source)) as advance:
+            found = []
+            for row, bad in enumerate(pool.map(lambda row: _is_broken(source, row), range(len(source)))):
+                found += [row] if bad else []
+                advance(1, "")
+        files.write_json(path, found)
+    return set(files.read_json(path))
+
+
+def stamp(paths: Sequence[Path]) -> str:
+    """A digest of names, sizes and modification times."""
+    stats = [_stat(path) for path in paths]
+    lines = [f"{'/'.join(p.parts[-3:])} {s.st_size} {s.st_mtime_ns}" for p, s in zip(paths, stats)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _is_broken(source: Encoded, row: int) -> bool:
+    try:
+        source.decode(row)
+    except InputError:
+        return True
+    return False
 
 
 def _stat(path: Path) -> os.stat_result:
@@ -82,7 +130,3 @@ def _stat(path: Path) -> os.stat_result:
         return path.stat()
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror})") from None
-
-
-def _digest(lines: list[str]) -> str:
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

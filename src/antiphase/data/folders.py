@@ -22,7 +22,7 @@ def load_folder(name: str, split: str, folder: Path, size: int) -> ImageSet:
     """Class folders below `train` and `test` (or `val`); without those, a fixed fifth by file name is the test split."""
     if (folder / "train").is_dir() or any((folder / n).is_dir() for n in TEST_NAMES):
         classes = _by_class(folder / "train") if (folder / "train").is_dir() else None
-        return from_class_folders(name, split, _split_folder(folder, split), size, classes)
+        return from_class_folders(name, split, split_folder(folder, split), size, classes)
     files = _by_class(folder)
     wanted = split == "test"
     labelled = [(p, i) for i, c in enumerate(files) for p in files[c] if is_test(p.relative_to(folder)) == wanted]
@@ -31,7 +31,7 @@ def load_folder(name: str, split: str, folder: Path, size: int) -> ImageSet:
 
 def load_imagenet(split: str, folder: Path, size: int) -> ImageSet:
     """Sorted WordNet ids are the usual 1,000 class indices; the names are the ones CLIP is prompted with."""
-    images = from_class_folders("imagenet", split, _split_folder(folder, split), size)
+    images = from_class_folders("imagenet", split, split_folder(folder, split), size)
     if images.classes != 1000:
         return images
     from open_clip import IMAGENET_CLASSNAMES
@@ -74,7 +74,8 @@ def is_test(path: Path) -> bool:
     return hashlib.sha256(path.as_posix().encode()).digest()[0] < 256 * TEST_SHARE
 
 
-def _split_folder(folder: Path, split: str) -> Path:
+def split_folder(folder: Path, split: str) -> Path:
+    """Where a split lies below a folder that has them."""
     for name in ("train",) if split == "train" else TEST_NAMES:
         if (folder / name).is_dir():
             return folder / name

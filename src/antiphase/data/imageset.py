@@ -66,6 +66,11 @@ class Batch(NamedTuple):
     labels: Tensor  # (B,) int64
     ids: NDArray[np.int64]  # (B,) the keys of the examples' random streams
 
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What a model is called with."""
+        return (self.pixels,)
+
 
 @dataclass(frozen=True)
 class ImageSet:

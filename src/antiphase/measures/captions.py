@@ -16,7 +16,7 @@ from antiphase.measures.correlation import SHORTEST, Correlation, compared, join
 from antiphase.measures.coupling import WANTS, Coupling, couple
 from antiphase.models.clip import CLIP
 from antiphase.models.taps import Record, taps
-from antiphase.models.tokenizer import tokenize
+from antiphase.models.tokenizer import encode
 from antiphase.runtime import bits, frozen
 
 LONG = 16  # tokens, start and end among them, from which a caption counts as long
@@ -62,11 +62,11 @@ def caption_correlation(
 def _tokens(text: str, clip: CLIP) -> Tensor:
     """(1, T): from start to end, without padding"""
     context = len(clip.text.positions)
-    tokens = tokenize([text], context=len(text.encode()) + 2)  # no text has more: nothing is cut unseen
-    length = int(tokens.argmax()) + 1
+    tokens = torch.tensor([encode(text, clip.text.config.tokenizer)])
+    length = tokens.shape[1]
     if not SHORTEST <= length <= context:
         raise InputError(f"the caption {text[:40]!r} has {length} tokens: between {SHORTEST} and {context} can be read")
-    return tokens[:, :length].to(clip.logit_scale.device)
+    return tokens.to(clip.logit_scale.device)
 
 
 def _with_a_word(caption: str, words: list[str], number: int, seed: int, clip: CLIP) -> tuple[Tensor, Tensor]:
@@ -75,16 +75,11 @@ def _with_a_word(caption: str, words: list[str], number: int, seed: int, clip: C
     draw = bits((seed, "inserted word"), np.array([number]), (2,))[0]
     place = int(draw[0] % np.uint64(len(own) + 1))
     word = words[int(draw[1] % np.uint64(len(words)))]
-    before = _tokens_of(" ".join(own[:place]))
+    before = len(encode(" ".join(own[:place]), clip.text.config.tokenizer)) - 2 if place else 0  # without start and end
     moved = _tokens(" ".join([*own[:place], word, *own[place:]]), clip)
     added = moved.shape[1] - _tokens(caption, clip).shape[1]
     positions = torch.arange(moved.shape[1])
     return moved, (positions <= before) | (positions > before + added)
-
-
-def _tokens_of(text: str) -> int:
-    """How many tokens a text has between start and end."""
-    return int(tokenize([text]).argmax()) - 1 if text else 0
 
 
 def _look(clip: CLIP, tokens: Tensor) -> Record:

@@ -102,7 +102,17 @@ class Run:
     """A model on disk, self-describing: a trained ViT, or a CLIP that classifies by prompts."""
 
     folder: Path
-    prompts: str = "paper"  # how a CLIP words the classes: a named set or a file (models/prompts.py)
+    prompts: str | None = None  # how a CLIP words the classes: a named set or a file (models/prompts.py); None: its own
+
+    @property
+    def wording(self) -> str:
+        """The name of the prompts: what was asked for, else those it was trained with, else the paper's."""
+        return self.prompts or ("own" if self.about["data"].get("templates") else "paper")
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        own: list[str] = self.about["data"].get("templates", [])
+        return tuple(own) if self.wording == "own" else templates(self.wording)
 
     @cached_property
     def about(self) -> dict[str, Any]:
@@ -168,13 +178,14 @@ class Run:
         """The model as this run began, or would have begun had it not been fine-tuned; of a CLIP one with fresh weights."""
         if isinstance(self.config, ViTConfig):
             return self._fresh(self.about["training"]["seed"]).to(device).eval()
-        return zero_shot(self._fresh().to(device).eval(), images.class_names, templates(self.prompts))
+        fresh = self._fresh(self.about["training"].get("seed", 0)).to(device).eval()
+        return zero_shot(fresh, images.class_names, self.templates)
 
     def words_for(self, images: ImageSet) -> dict[str, Any]:
         """What the classifier depends on besides weights and pixels."""
         if isinstance(self.config, ViTConfig):
             return {}
-        return {"prompts": templates(self.prompts), "class_names": images.class_names}
+        return {"prompts": self.templates, "class_names": images.class_names}
 
     def _class_embeddings(self, clip: nn.Module, images: ImageSet) -> Tensor:
         """Computed once and kept beside the weights."""

@@ -6,6 +6,7 @@ B batch, N patches and the class token, T tokens of a text, D width of a tower, 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from antiphase.models.classifier import Normalized
 from antiphase.models.clip_config import CLIPConfig, TextConfig
+from antiphase.models.tokenizer import Truncate, tokens_for
 from antiphase.models.vit import give_branches, softmax_heads, vision_transformer
 from antiphase.runtime import seeded
 
@@ -41,6 +43,7 @@ class TextTower(nn.Module):
     def __init__(self, config: TextConfig, joint: int) -> None:
         super().__init__()
         width = config.width
+        self.config = config
         self.tokens = nn.Embedding(config.vocabulary, width)
         self.positions = nn.Parameter(torch.empty(config.context, width))
         block = partial(
@@ -53,7 +56,8 @@ class TextTower(nn.Module):
             norm_layer=partial(nn.LayerNorm, eps=TEXT_EPS),
         )
         self.blocks = nn.ModuleList(block() for _ in range(config.depth))
-        give_branches(self.blocks, config)
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):  # so that the twin draws the same weights
+            give_branches(self.blocks, config)
         self.norm = nn.LayerNorm(width, eps=TEXT_EPS)
         self.projection = nn.Parameter(torch.randn(width, joint) * width**-0.5)
         self._initialise(width, config.depth)
@@ -103,6 +107,10 @@ class CLIP(nn.Module):
         """(B, T) token ids -> (B, E), not normalised"""
         embedding: Tensor = self.text(tokens)
         return embedding
+
+    def tokenize(self, texts: Sequence[str], *, truncate: Truncate = "openai") -> Tensor:
+        """(B, T) ids by the model's own tokenizer, on its device"""
+        return tokens_for(self.text.config, texts, truncate).to(self.logit_scale.device)
 
     def patch_features(self, pixels: Tensor) -> Tensor:
         """What the vision tower says of each patch, after its last norm and before the projection: (B, N - 1, D)"""

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from antiphase.config import InputError, check_fields
 from antiphase.models.config import Attention, Differential, Schedule, Softmax, Tower
 
+TokenizerName = Literal["clip", "bytes"]
+VOCABULARIES: dict[TokenizerName, int] = {"clip": 49408, "bytes": 259}  # bytes: 256 of them, padding, start, end
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -39,11 +42,14 @@ class TextConfig(Tower):
     depth: int = 12
     heads: int = 8
     context: int = 77  # tokens of a text
-    vocabulary: int = 49408
+    vocabulary: int = VOCABULARIES["clip"]  # ids that have an embedding
+    tokenizer: TokenizerName = "clip"  # how a text becomes ids; bytes is for small models
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_fields(self, context=2, vocabulary=3)
+        if self.tokenizer == "bytes" and self.vocabulary != VOCABULARIES["bytes"]:
+            raise InputError(f"tokenizer=bytes has {VOCABULARIES['bytes']} tokens, not vocabulary={self.vocabulary}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from antiphase.config import InputError
 SETS = {
     "paper": ("a photo of {}",),  # the paper's text, without an article
     "a": ("a photo of a {}",),
+    "digit": ("the digit {}",),
     "imagenet80": (),  # OpenAI's 80 templates for ImageNet, as open_clip has them: importing it takes seconds
 }
 

@@ -1,4 +1,7 @@
-"""Texts -> token ids, by CLIP's own vocabulary (open_clip's copy)."""
+"""Texts -> token ids, by CLIP's own vocabulary (open_clip's copy) or, for a small model, as the bytes of the text.
+
+In both the end of a text is the largest id, since that is where a CLIP reads the text's feature.
+"""
 
 from __future__ import annotations
 
@@ -10,32 +13,56 @@ import torch
 from torch import Tensor
 
 from antiphase.config import InputError
+from antiphase.models.clip_config import VOCABULARIES, TextConfig, TokenizerName
 
-START, END = 49406, 49407
-VOCABULARY = 49408
+START, END = 49406, 49407  # of CLIP's vocabulary
+PADDING = 0
 
-Truncate = Literal["openai", "slip"]
+Truncate = Literal["openai", "slip", "never"]
 
 
 @cache
-def _vocabulary() -> Any:
+def _clip() -> Any:
     from open_clip import SimpleTokenizer  # seconds to import
 
     return SimpleTokenizer()
 
 
-def tokenize(texts: Sequence[str], *, context: int = 77, truncate: Truncate = "openai") -> Tensor:
+def encode(text: str, by: TokenizerName = "clip") -> list[int]:
+    """The ids of a text from its start to its end, however long."""
+    if not text.strip():
+        raise InputError("a text is empty: there is nothing to encode")
+    if by == "clip":
+        return [START, *_clip().encode(text), END]
+    last = VOCABULARIES["bytes"] - 1
+    return [last - 1, *(1 + byte for byte in text.encode()), last]  # 0 is padding
+
+
+def tokenize(
+    texts: Sequence[str], *, context: int = 77, truncate: Truncate = "openai", by: TokenizerName = "clip"
+) -> Tensor:
     """(n, context) ids, padded with 0.
 
-    What is too long is cut. `openai` ends the cut text with END; `slip` does not, as the DiffCLIP authors' code, and the
-    feature is then read at START: it is the same for every such text (M4.3).
+    What is too long is cut, or refused with `never`. `openai` ends the cut text with END; `slip` does not, as the DiffCLIP
+    authors' code, and the feature is then read at START: it is the same for every such text (M4.3).
     """
-    rows = torch.zeros(len(texts), context, dtype=torch.int64)
+    rows = torch.full((len(texts), context), PADDING, dtype=torch.int64)
     for row, text in zip(rows, texts):
-        if not text.strip():
-            raise InputError("a text is empty: there is nothing to encode")
-        ids = [START, *_vocabulary().encode(text), END]
+        ids = encode(text, by)
         if len(ids) > context:
-            ids = ids[:context] if truncate == "slip" else [*ids[: context - 1], END]
+            if truncate == "never":
+                raise InputError(f"the text {text[:40]!r}... has {len(ids)} tokens, and the model reads {context}")
+            ids = ids[:context] if truncate == "slip" else [*ids[: context - 1], ids[-1]]
         row[: len(ids)] = torch.tensor(ids)
     return rows
+
+
+def tokens_for(config: TextConfig, texts: Sequence[str], truncate: Truncate = "openai") -> Tensor:
+    """(n, T) ids for a text tower. No token looks ahead, so T ends with the longest of these texts."""
+    wanted = VOCABULARIES[config.tokenizer]
+    if config.vocabulary < wanted:
+        raise InputError(
+            f"this CLIP knows {config.vocabulary} tokens and the tokenizer of CLIP has {wanted}: it cannot read prompts"
+        )
+    tokens = tokenize(texts, context=config.context, truncate=truncate, by=config.tokenizer)
+    return tokens[:, : int(tokens.argmax(dim=-1).max()) + 1]

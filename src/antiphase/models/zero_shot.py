@@ -17,7 +17,7 @@ from antiphase.config import InputError
 from antiphase.models import prompts
 from antiphase.models.classifier import Normalized
 from antiphase.models.clip import CLIP
-from antiphase.models.tokenizer import VOCABULARY, tokenize
+from antiphase.models.tokenizer import tokenize
 
 TEXTS = 64  # encoded at a time
 OPENAI_MEAN, OPENAI_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
@@ -78,19 +78,9 @@ def class_embeddings(
         for start in range(0, len(worded), TEXTS):
             some = worded[start : start + TEXTS]
             if isinstance(clip, CLIP):
-                found.append(_ours(clip, tokenize(some, context=len(clip.text.positions)).to(device)))
+                found.append(clip.encode_text(clip.tokenize(some)))
             else:
                 found.append(clip.encode_text((tokenizer or tokenize)(some).to(device)))
             advance(len(some), "")
     each = F.normalize(torch.cat(found).float(), dim=-1).reshape(len(class_names), len(templates), -1)
     return F.normalize(each.mean(dim=1), dim=-1)
-
-
-def _ours(clip: CLIP, tokens: Tensor) -> Tensor:
-    """No token looks ahead, so what follows the longest text need not be computed."""
-    if clip.text.tokens.num_embeddings < VOCABULARY:
-        raise InputError(
-            f"this CLIP knows {clip.text.tokens.num_embeddings} tokens and the tokenizer of CLIP has {VOCABULARY}: "
-            "it cannot read prompts"
-        )
-    return clip.encode_text(tokens[:, : int(tokens.argmax(dim=-1).max()) + 1])

@@ -77,7 +77,7 @@ def cell(run: Run, kind: str, images: ImageSet, question: Mapping[str, Any], com
         "model": run.config.title,
         "run": run.name,
         "data": {"name": images.name, "split": images.split, "n": len(images), "fingerprint": images.fingerprint},
-        **({"prompts": run.prompts} if run.words_for(images) else {}),
+        **({"prompts": run.wording} if run.words_for(images) else {}),
         "seed": question["seed"],
         **compute(path.with_suffix("")),
         "seconds": round(time.perf_counter() - began, 3),

@@ -101,10 +101,11 @@ def _trained(run: Run) -> Row:
 
 
 def _zero_shot(run: Run, attacked: list[Cell]) -> Row:
-    """Nothing was trained on this data: the accuracy is that on the images compared."""
+    """It was not trained to tell these classes apart: the accuracy is that on the images compared, by prompts."""
     clean = right(attacked[0])
     return {
-        "prompts": run.prompts,
+        "prompts": run.wording,
+        "pair_epochs": len(run.log) if run.about["training"] else None,
         "epochs": None,
         "training_seed": None,
         "train_accuracy": None,

@@ -1,5 +1,5 @@
 """Training: one loop; a task supplies the loss."""
 
-from antiphase.training.config import TrainConfig
+from antiphase.training.config import ContrastiveConfig, TrainConfig
 
-__all__ = ["TrainConfig"]
+__all__ = ["ContrastiveConfig", "TrainConfig"]

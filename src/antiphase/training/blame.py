@@ -22,15 +22,15 @@ def not_finite(model: nn.Module) -> str | None:
     return None
 
 
-def what_blew_up(model: nn.Module, pixels: Tensor) -> str:
-    """The first thing, in the order of the computation, that is no longer a finite number on these images."""
+def what_blew_up(model: nn.Module, *inputs: Tensor) -> str:
+    """The first thing, in the order of the computation, that is no longer a finite number on these inputs."""
     if blamed := not_finite(model):
         return blamed
     with torch.no_grad(), taps(model) as record:
-        logits = model(pixels)
+        logits = model(*inputs)
     for layer, maps in record.items():
         if not maps.combined.isfinite().all():
             return f"the attention logits of layer {layer} are not finite"
     if not logits.isfinite().all():
-        return "the logits of the classifier are not finite"
-    return f"the logits of the classifier reach {logits.abs().max().item():.3g}"
+        return "the logits of the model are not finite"
+    return f"the logits of the model reach {logits.abs().max().item():.3g}"

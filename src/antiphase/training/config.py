@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,3 +42,42 @@ class TrainConfig:
             raise InputError(f"clean_share={self.clean_share} must be at most 1")
         if self.adv_eps is not None:
             object.__setattr__(self, "adv_eps", Linf(self.adv_eps).eps)  # read, and refused above the pixel range
+
+    def lr_at(self, done: float) -> float:
+        """The learning rate when this part of all steps is done."""
+        return self.lr * (0.5 * (1 + math.cos(math.pi * done)) if self.schedule == "cosine" else 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContrastiveConfig:
+    """DiffCLIP's recipe by default (Z10): AdamW, one epoch of warm-up, cosine to 1e-5, 4096 pairs against each other."""
+
+    epochs: int = 40  # passes over the training images
+    batch_size: int = 4096  # pairs that are told from each other in a step
+    micro_batch: int | None = None  # images, and texts, in memory at once (gradient caching); None: the whole batch
+    lr: float = 5e-4  # learning rate of AdamW after the warm-up
+    end_lr: float = 1e-5  # where the rate begins, and where the cosine ends
+    warmup_epochs: float = 1.0  # in which the rate rises in a line
+    weight_decay: float = 0.5  # not of vectors, biases and norms
+    beta2: float = 0.98  # of AdamW; beta1 is 0.9
+    max_scale: float = 100.0  # the learned factor of the cosines stays at or below this
+    augment: Literal["none", "crop-flip", "resized-crop"] = "resized-crop"  # resized-crop: half of the area or more
+    seed: int = 0  # of weights, order, captions and augmentation
+    precision: Literal["fp32", "bf16"] = "fp32"  # bf16 is autocast, for GPUs
+    checkpoint_seconds: float = 60.0  # at most this much work is lost to a kill; every epoch's end is kept too
+
+    def __post_init__(self) -> None:
+        check_fields(self, epochs=1, batch_size=2, micro_batch=1, weight_decay=0, seed=0, checkpoint_seconds=0)
+        check_fields(self, end_lr=0, warmup_epochs=0, beta2=0, max_scale=1)
+        if not self.lr > 0:
+            raise InputError(f"lr={self.lr} must be greater than 0")
+        if not self.beta2 < 1:
+            raise InputError(f"beta2={self.beta2} must be less than 1")
+
+    def lr_at(self, done: float) -> float:
+        """The learning rate when this part of all steps is done."""
+        warm = min(1.0, self.warmup_epochs / self.epochs)
+        if done < warm:
+            return self.end_lr + (self.lr - self.end_lr) * done / warm
+        fallen = (done - warm) / (1 - warm) if warm < 1 else 0.0
+        return self.end_lr + (self.lr - self.end_lr) * 0.5 * (1 + math.cos(math.pi * fallen))

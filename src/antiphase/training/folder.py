@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from antiphase import console, files, runtime
 from antiphase.config import InputError, to_plain
-from antiphase.data.imageset import ImageSet
 from antiphase.models.checkpoint import Run, load_weights, read_progress, read_tensors, save_checkpoint
+from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.config import ViTConfig
-from antiphase.training.config import TrainConfig
+from antiphase.training.config import ContrastiveConfig, TrainConfig
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Progress:
 
 
 def about(
-    model: ViTConfig, training: TrainConfig, train_set: ImageSet, test_set: ImageSet, scale: str | None
+    model: ViTConfig | CLIPConfig, training: TrainConfig | ContrastiveConfig, data: dict[str, Any], scale: str | None
 ) -> dict[str, Any]:
     """run.json: all that is needed to say what this run is and to do it again."""
     return {
@@ -50,14 +50,7 @@ def about(
         "scale": scale,
         "model": to_plain(model),
         "training": to_plain(training),
-        "data": {
-            "name": train_set.name,
-            "origin": train_set.origin,
-            "shape": list(train_set.shape),
-            "class_names": list(train_set.class_names),
-            "train": {"images": len(train_set), "fingerprint": train_set.fingerprint},
-            "test": {"images": len(test_set), "fingerprint": test_set.fingerprint},
-        },
+        "data": data,
         "environment": runtime.environment(),
     }
 

@@ -14,26 +14,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from antiphase import console, files, runtime
-from antiphase.config import InputError
-from antiphase.data.imageset import Batch, ImageSet
-from antiphase.measures.success import accuracy
-from antiphase.models.attention import lambdas
+from antiphase.data.imageset import ImageSet
 from antiphase.models.checkpoint import Run
 from antiphase.models.config import ViTConfig
-from antiphase.models.vit import build
-from antiphase.training.augment import crop_flip
 from antiphase.training.config import TrainConfig
-from antiphase.training.folder import Progress, about, begin_with, check_claim, resume, save
+from antiphase.training.course import Classifying, Course
+from antiphase.training.folder import Progress, about, check_claim, resume, save
 from antiphase.training.learner import Diverged, Learner
-from antiphase.training.tasks import Task
 from antiphase.training.world import join
 
 
@@ -49,24 +42,20 @@ def train(
     out: Path | str,
     *,
     device: torch.device | str = "cpu",
-    task: Task | None = None,
     scale: str | None = None,
 ) -> Run:
+    """Train a classifier to the end, or from where the folder stands to the end."""
+    return follow(Classifying(model_config, config, train_set, test_set), out, device=device, scale=scale)
+
+
+def follow(course: Course, out: Path | str, *, device: torch.device | str = "cpu", scale: str | None = None) -> Run:
     """Train to the end, or from where the folder stands to the end; a finished folder is returned as it is.
 
     Under `torchrun` every process calls this: they share each batch, and one of them writes.
     """
     folder, device = Path(out), torch.device(device)
-    if train_set.split != "train" or test_set.split != "test":
-        raise InputError(f"training needs a train and a test split, got {train_set.split!r} and {test_set.split!r}")
-    if (train_set.class_names, train_set.shape) != (test_set.class_names, test_set.shape):
-        raise InputError(
-            f"the train split of {train_set.name} and the test split of {test_set.name} have different classes"
-        )
-    model = build(model_config, shape=train_set.shape, classes=train_set.classes, seed=config.seed)
-    if config.start_from is not None:
-        begin_with(model, model_config, Path(config.start_from))
-    wanted = about(model_config, config, train_set, test_set, scale)
+    model = course.model()
+    wanted = about(course.model_config, course.config, course.data(), scale)
     with join(device) as world, files.held(folder) if world.leads else nullcontext():
         if world.leads:
             check_claim(folder, wanted)
@@ -74,11 +63,11 @@ def train(
             if not (folder / "run.json").exists():
                 files.write_json(folder / "run.json", wanted)
         world.meet()
-        learner = Learner(model.to(device), config, task, world)
+        learner = Learner(model.to(device), course.config, course.task(), world)
         at = resume(folder, model, learner.optimizer)
         try:
             if not at.complete:
-                _fit(folder, learner, at, train_set, test_set)
+                _fit(folder, learner, at, course)
         except Diverged as error:
             kept = "; the last good checkpoint is kept" if (folder / "checkpoint.json").exists() else ""
             raise Diverged(f"epoch {at.epoch + 1}, step {at.step + 1}: {error}{kept}") from None
@@ -86,9 +75,9 @@ def train(
     return Run(folder)
 
 
-def _fit(folder: Path, learner: Learner, at: Progress, train_set: ImageSet, test_set: ImageSet) -> None:
+def _fit(folder: Path, learner: Learner, at: Progress, course: Course) -> None:
     config, leads = learner.config, learner.world.leads
-    per_epoch = math.ceil(len(train_set) / config.batch_size)
+    per_epoch = math.ceil(len(course) / config.batch_size)
     total = per_epoch * config.epochs
     log = [row for row in files.read_lines(folder / "log.jsonl") if row["epoch"] <= at.epoch]
     last_save = time.monotonic()
@@ -106,10 +95,10 @@ def _fit(folder: Path, learner: Learner, at: Progress, train_set: ImageSet, test
     ):
         while at.epoch < config.epochs:
             learner.model.train()
-            order = np.random.default_rng(runtime.seed_word(config.seed, "order", at.epoch)).permutation(len(train_set))
+            order = np.random.default_rng(runtime.seed_word(config.seed, "order", at.epoch)).permutation(len(course))
             while at.step < per_epoch:
                 rows = order[at.step * config.batch_size : (at.step + 1) * config.batch_size]
-                asked = _advance(learner, at, train_set, rows, (at.epoch * per_epoch + at.step) / total, stop)
+                asked = _advance(learner, at, course, rows, (at.epoch * per_epoch + at.step) / total, stop)
                 advance(1, f"epoch {at.epoch + 1}/{config.epochs}  loss {at.loss_sum / at.seen:.3f}")
                 if asked or time.monotonic() - last_save > config.checkpoint_seconds:
                     keep()
@@ -117,47 +106,24 @@ def _fit(folder: Path, learner: Learner, at: Progress, train_set: ImageSet, test
                     raise Interrupted(f"stopped in epoch {at.epoch + 1}; the same command goes on from there")
             learner.check()
             if leads:
-                log.append(_epoch_row(learner.model, at, test_set))
+                row = course.row(learner.model, at)
+                log.append({"epoch": at.epoch + 1, **row, "seconds": round(at.seconds, 3)})
                 files.write_lines(folder / "log.jsonl", log)
             at.begin(at.epoch + 1, complete=at.epoch + 1 == config.epochs)
             keep()
 
 
 def _advance(
-    learner: Learner, at: Progress, train_set: ImageSet, rows: NDArray[np.int64], done: float, stop: threading.Event
+    learner: Learner, at: Progress, course: Course, rows: NDArray[np.int64], done: float, stop: threading.Event
 ) -> bool:
     """One update on these rows, counted; True if any process was asked to stop."""
     began = time.monotonic()
-    mine = learner.world.share(rows)
-    batch = _prepare(train_set.batch(mine), learner.config, at.epoch, next(learner.model.parameters()).device)
-    loss, correct = learner.update(batch, lr=_lr(learner.config, done), epoch=at.epoch, of=len(rows))
-    loss_sum, right, seen, asked = learner.world.total(loss * len(mine), correct, len(mine), stop.is_set())
+    batch = course.batch(rows, learner.world, at.epoch, next(learner.model.parameters()).device)
+    loss, correct = learner.update(batch, lr=learner.config.lr_at(done), epoch=at.epoch, of=len(rows))
+    mine = len(batch.ids)
+    loss_sum, right, seen, asked = learner.world.total(loss * mine, correct, mine, stop.is_set())
     at.count(loss_sum, int(right), int(seen), time.monotonic() - began)
     return bool(asked)
-
-
-def _prepare(batch: Batch, config: TrainConfig, epoch: int, device: torch.device) -> Batch:
-    pixels = batch.pixels
-    if config.augment == "crop-flip":
-        pixels = crop_flip(pixels, batch.ids, seed=config.seed, epoch=epoch)
-    return Batch(pixels.to(device, non_blocking=True), batch.labels.to(device, non_blocking=True), batch.ids)
-
-
-def _lr(config: TrainConfig, done: float) -> float:
-    """The learning rate when this part of all steps is done."""
-    return config.lr * (0.5 * (1 + math.cos(math.pi * done)) if config.schedule == "cosine" else 1.0)
-
-
-def _epoch_row(model: nn.Module, at: Progress, test_set: ImageSet) -> dict[str, Any]:
-    """train_accuracy and loss are over the batches as they were learned from, test_accuracy is after the epoch."""
-    return {
-        "epoch": at.epoch + 1,
-        "loss": at.loss_sum / at.seen,
-        "train_accuracy": at.correct / at.seen,
-        "test_accuracy": accuracy(model, test_set, device=next(model.parameters()).device),
-        "lambda": lambdas(model),
-        "seconds": round(at.seconds, 3),
-    }
 
 
 @contextmanager

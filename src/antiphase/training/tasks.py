@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,31 +13,42 @@ from antiphase.attacks.config import PGD
 from antiphase.attacks.step import perturb
 from antiphase.attacks.within import Linf
 from antiphase.data.imageset import Batch
-from antiphase.models.lean import lean
 from antiphase.training.config import TrainConfig
+from antiphase.training.world import World
 
 
-class Task(Protocol):
-    def __call__(self, model: nn.Module, batch: Batch, *, epoch: int) -> tuple[Tensor, Tensor]:
-        """The mean loss of the batch and the logits it was computed from."""
-        ...
+class Task:
+    """The mean loss of a batch, and whether each of its examples was answered right before it was learned from."""
+
+    of_all = False  # whether the loss is that of the whole batch in every process, or of the process's share
+
+    def __call__(self, model: nn.Module, batch: Any, *, epoch: int) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+    def around(self, model: nn.Module, world: World) -> nn.Module:
+        """What is called for the loss, and what several processes share the gradients of: the model, or it and more."""
+        del world
+        return model
+
+    def settle(self, model: nn.Module) -> None:
+        """After a step: weights that have bounds are put back into them."""
 
 
 @dataclass(frozen=True)
-class Classification:
+class Classification(Task):
     """Cross-entropy against the labels."""
 
     label_smoothing: float = 0.0
 
     def __call__(self, model: nn.Module, batch: Batch, *, epoch: int) -> tuple[Tensor, Tensor]:
         del epoch
-        with lean(model):
-            logits = model(batch.pixels)
-        return F.cross_entropy(logits, batch.labels, label_smoothing=self.label_smoothing), logits
+        logits = model(batch.pixels)
+        loss = F.cross_entropy(logits, batch.labels, label_smoothing=self.label_smoothing)
+        return loss, logits.argmax(dim=1) == batch.labels
 
 
 @dataclass(frozen=True)
-class Adversarial:
+class Adversarial(Task):
     """Cross-entropy on images attacked with PGD at every step (Madry); the first `clean_share` of a batch stays clean.
 
     The random start of an image depends on (seed, epoch, its id), so a resumed run repeats it.

@@ -6,12 +6,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -38,6 +39,16 @@ class World:
     def wrap(self, model: nn.Module) -> nn.Module:
         return DistributedDataParallel(model) if self.size > 1 else model
 
+    def gather(self, mine: Tensor, n: int) -> Tensor:
+        """(n, E) rows of the whole batch from every process's share; for a loss that each of them computes in full.
+
+        In the backward pass a process takes its own rows' gradient times the number of processes: `wrap` then averages.
+        """
+        if self.size == 1 or n < self.size:
+            return mine
+        gathered: Tensor = _Gathered.apply(mine, self.rank, self.size, n)
+        return gathered
+
     def total(self, *values: float) -> list[float]:
         """Sums over all processes, the same in each of them."""
         if self.size == 1:
@@ -51,6 +62,24 @@ class World:
     def meet(self) -> None:
         if self.size > 1:
             dist.barrier()
+
+
+class _Gathered(torch.autograd.Function):
+    """Rows 0, 1, 2, ... of a batch that the processes hold by turns."""
+
+    @staticmethod
+    def forward(ctx: Any, mine: Tensor, rank: int, size: int, n: int) -> Tensor:
+        ctx.place = rank, size
+        most = -(-n // size)
+        padded = torch.cat([mine, mine.new_zeros(most - len(mine), *mine.shape[1:])])
+        parts = [torch.empty_like(padded) for _ in range(size)]
+        dist.all_gather(parts, padded.contiguous())
+        return torch.stack(parts, dim=1).flatten(0, 1)[:n]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        rank, size = ctx.place
+        return grads[0][rank::size] * size, None, None, None
 
 
 @contextmanager

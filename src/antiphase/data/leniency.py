@@ -1,0 +1,43 @@
+"""What may be left out of a set of pairs: nothing, unless the user allowed it; and then it is counted. No torch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from antiphase.config import InputError
+
+ALLOWABLE = {
+    "missing": "images that are not there",
+    "empty": "captions without a word",
+    "broken": "images that cannot be decoded, and what a truncated shard has lost",
+    "long": "captions longer than the model reads: they are cut",
+}
+
+
+@dataclass
+class Leniency:
+    """What is allowed, and how much of it was met."""
+
+    allow: Collection[str] = ()
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        for word in self.allow:
+            if word not in ALLOWABLE:
+                raise InputError(f"--allow {word!r} is not known: it takes {', '.join(ALLOWABLE)}")
+
+    def meet(self, kind: str, sentence: str) -> None:
+        """Count it if it is allowed, refuse it if not."""
+        if kind not in self.allow:
+            raise InputError(f"{sentence} (--allow {kind} goes on without such and counts them)")
+        self.counts[kind] += 1
+
+    def count(self, kind: str, n: int) -> None:
+        if n:
+            self.counts[kind] += n
+
+    @property
+    def skipped(self) -> tuple[tuple[str, int], ...]:
+        return tuple(sorted(self.counts.items()))

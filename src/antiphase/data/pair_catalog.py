@@ -1,0 +1,84 @@
+"""name -> PairSet: captioned images by the name of their set, or a folder in one of the layouts that are known."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Collection
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from antiphase.config import InputError
+from antiphase.data.catalog import Entry, find_folder
+
+if TYPE_CHECKING:
+    from antiphase.data.pairs import PairSet
+
+PAIR_CATALOG: dict[str, Entry] = {
+    "flickr8k": Entry(("flickr8k", "Flickr8k", "flickr8k-*"), size=224),
+    "flickr30k": Entry(("flickr30k", "Flickr30k", "flickr30k-*"), size=224),
+    "coco": Entry(("coco", "coco2017", "coco-*"), size=224),
+}
+SPLITS = ("train", "val", "test", "all")
+
+
+def is_captioned(name: str) -> bool:
+    """Whether the name, folder or pattern stands for images with captions; False for images with classes or nothing."""
+    return name in PAIR_CATALOG or _layout(name) is not None
+
+
+def load_pairs(
+    name: str,
+    split: str,
+    *,
+    root: str | Path | None = None,
+    image_size: int | None = None,
+    allow: Collection[str] = (),
+) -> PairSet:
+    """A split of a named set of captioned images, of a folder in such a layout, or of webdataset shards (a folder or a glob).
+
+    `allow` names what may be left out (data/leniency.py); it is counted in `skipped`. A set without splits of its own has a
+    fixed choice of images as its test split; "all" is everything.
+    """
+    if split not in SPLITS:
+        raise InputError(f"split is {split!r}: it takes {', '.join(SPLITS)}")
+    if image_size is not None and image_size < 1:
+        raise InputError(f"image_size={image_size} cannot be used: a side has at least one pixel")
+    entry = PAIR_CATALOG.get(name)
+    size = image_size or (entry.size if entry else 224)
+    layout = name if entry else _layout(name)
+    if layout is None:
+        known = ", ".join(PAIR_CATALOG)
+        raise InputError(f"there are no captioned images {name!r}: known are {known}, or a folder or glob of shards")
+    folder = find_folder(name, entry, root) if entry else Path(name)
+    label = name if entry else folder.resolve().name
+    if layout == "shards":
+        from antiphase.data.shards import load_shards
+
+        pairs = load_shards(label, split, str(folder), size, allow)
+    else:
+        from antiphase.data.captions import load_coco_captions, load_flickr
+
+        read = load_coco_captions if layout == "coco" else partial(load_flickr, label)
+        pairs = read(split, folder, size, allow)
+    return replace(pairs, origin=name if entry else str(Path(name).resolve()))
+
+
+def _layout(name: str) -> str | None:
+    folder = Path(name)
+    if glob.has_magic(name) or folder.suffix == ".tar":
+        return "shards" if any(found.endswith(".tar") for found in glob.glob(name)) else None  # noqa: PTH207
+    if not folder.is_dir():
+        return None
+    for layout, pattern in (
+        ("shards", "*.tar"),
+        ("shards", "*/*.tar"),
+        ("coco", "annotations/captions_*.json"),
+        ("flickr", "*.token.txt"),
+        ("flickr", "*.token"),
+        ("flickr", "dataset_flickr*.json"),
+    ):
+        if any(folder.glob(pattern)):
+            return layout
+    return None
