@@ -423,6 +423,7 @@ def test_clip_b16_grows_by_what_diffclip_is_larger():
         assert report.parameters_after - report.parameters_before == more
         assert report.parameters_before == sum(p.numel() for p in clip.parameters())
         assert report.parameters_after == sum(p.numel() for p in model.parameters())
+        assert all(p.is_meta for p in model.parameters())  # the device of the layer
     assert len(report.layers) == 12
     assert {row.reason for row in report.left} == {"not asked for"}
 

@@ -51,9 +51,7 @@ class DifferentialMultihead(Called):
     """
 
     KEPT: ClassVar[dict[str, Any]] = {"batch_first": False}
-    in_proj_bias = (
-        None  # torch's encoder layers take their fast path, which calls no attention module, only with a bias here
-    )
+    in_proj_bias = None  # without one, torch's encoder layers do not take the fast path around their attention module
 
     batch_first: bool
 
