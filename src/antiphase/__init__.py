@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from antiphase.models.checkpoint import Run
     from antiphase.models.clip_config import CLIPConfig
     from antiphase.models.convert import convert
+    from antiphase.models.differentiate import differentiate
     from antiphase.models.taps import taps
     from antiphase.models.vit import build
     from antiphase.models.zero_shot import zero_shot
@@ -54,6 +55,7 @@ _HOME = {
     "Run": "models.checkpoint",
     "CLIPConfig": "models.clip_config",
     "convert": "models.convert",
+    "differentiate": "models.differentiate",
     "taps": "models.taps",
     "build": "models.vit",
     "zero_shot": "models.zero_shot",
@@ -86,6 +88,7 @@ __all__ = [
     "branch_alignment",
     "build",
     "convert",
+    "differentiate",
     "fgsm",
     "l_sample",
     "load",

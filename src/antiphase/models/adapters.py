@@ -13,6 +13,7 @@ tells the truth: the layer's own output must come out of it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,6 +24,8 @@ from torch import Tensor, nn
 
 from antiphase.config import InputError
 from antiphase.models.attention import Branches, DifferentialAttention, Heads, branches, for_both, project
+from antiphase.models.calls import Called, hugging_call, torch_mask
+from antiphase.models.parts import layout_of, parts_of
 
 Adapter = Callable[..., Heads]  # (module, *args, **kwargs of its forward) -> Heads
 
@@ -40,7 +43,8 @@ def adapter(kind: type[nn.Module]) -> Callable[[Adapter], Adapter]:
 
 
 def adapter_of(module: nn.Module) -> Adapter | None:
-    return next((ADAPTERS[kind] for kind in type(module).__mro__ if kind in ADAPTERS), None)
+    found = next((ADAPTERS[kind] for kind in type(module).__mro__ if kind in ADAPTERS), None)
+    return _hugging if found is None and layout_of(module) is not None else found
 
 
 def read(module: nn.Module, *args: Any, **kwargs: Any) -> Branches:
@@ -118,6 +122,34 @@ def _differential(module: Any, x: Tensor, attn_mask: Tensor | None = None, is_ca
     return Heads(q, k, v, norm, out, lam=lam, mask=mask, is_causal=is_causal, weights=weights)
 
 
+@adapter(Called)
+def _called(module: Any, *args: Any, **kwargs: Any) -> Heads:
+    call = module.understood(*args, **kwargs)
+    inner = _differential(module, call.x, call.mask, call.is_causal)
+
+    def out(normed: Tensor) -> Any:
+        return call.answer(inner.project(normed), branches(inner).combined if call.wants_map else None)
+
+    return replace(inner, project=out)
+
+
+def _hugging(module: Any, *args: Any, **kwargs: Any) -> Heads:
+    """A softmax layer of a Hugging Face encoder; `models/parts.py` lists which."""
+    parts, call = parts_of(module), hugging_call(module, *args, **kwargs)
+    q, k, v = (t.unflatten(-1, (parts.heads, -1)).transpose(1, 2) for t in parts.qkv(call.x).chunk(3, dim=-1))
+    wq, wk, _ = parts.qkv.weight.chunk(3)
+    return Heads(
+        q,
+        k,
+        v,
+        nn.Identity(),
+        lambda mixed: call.answer(parts.proj(_join(mixed)), None),
+        mask=call.mask,
+        is_causal=call.is_causal,
+        weights=(_per_head(wq, parts.heads), _per_head(wk, parts.heads)),
+    )
+
+
 @adapter(nn.MultiheadAttention)
 def _multihead(
     module: Any,
@@ -143,7 +175,7 @@ def _multihead(
         return x.reshape(*x.shape[:2], heads, -1).transpose(1, 2)
 
     q, k, v = (split(x, part) for part, x in enumerate((query, key, value)))
-    mask = _allowed(attn_mask, key_padding_mask, q, k)
+    mask = torch_mask(attn_mask, key_padding_mask, q)
 
     def out(mixed: Tensor) -> Any:
         joined = module.out_proj(_join(mixed))
@@ -157,21 +189,3 @@ def _multihead(
     weights = (_per_head(wq, heads), _per_head(wk, heads)) if query is key else None
     told = Heads(q, k, v, nn.Identity(), out, mask=mask, weights=weights)
     return told
-
-
-def _allowed(attn_mask: Tensor | None, padding: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
-    """torch's two masks (True or -inf: not to be seen) as one that is added to the scores: (B, h, N, M)"""
-    total = None
-    if attn_mask is not None:
-        shape = (q.shape[0], -1, *attn_mask.shape[-2:]) if attn_mask.dim() == 3 else attn_mask.shape
-        total = _added(attn_mask, q).reshape(shape)
-    if padding is not None:
-        hidden = _added(padding, q)[:, None, None, :]
-        total = hidden if total is None else total + hidden
-    return None if total is None else total.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
-
-
-def _added(mask: Tensor, like: Tensor) -> Tensor:
-    if mask.dtype == torch.bool:
-        return torch.zeros(mask.shape, dtype=like.dtype, device=like.device).masked_fill(mask, -torch.inf)
-    return mask.to(like.dtype)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,7 @@ from timm.layers.attention import maybe_add_mask, resolve_self_attn_mask
 from torch import Tensor, nn
 
 from antiphase.models.config import Differential
+from antiphase.models.parts import Parts
 
 
 @dataclass(frozen=True)
@@ -72,14 +73,22 @@ class Branches:
 
 
 def attention_maps(q: Tensor, k: Tensor, mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
-    """softmax(QK'/sqrt(d)), rows sum to one. q, k: (..., N, d) -> (..., N, N)"""
+    """softmax(QK'/sqrt(d)), rows sum to one. q, k: (..., N, d) -> (..., N, N)
+
+    The row of a token that may see nothing is zero, as torch's fused kernel has it.
+    """
     scores = (q * q.shape[-1] ** -0.5) @ k.mT
-    masked: Tensor = maybe_add_mask(scores, resolve_self_attn_mask(q.shape[-2], scores, mask, is_causal=is_causal))
-    return masked.softmax(dim=-1)
+    bias = resolve_self_attn_mask(q.shape[-2], scores, mask, is_causal=is_causal)
+    if mask is None or is_causal:
+        masked: Tensor = maybe_add_mask(scores, bias)
+        return masked.softmax(dim=-1)
+    blind = (bias == -torch.inf).all(dim=-1, keepdim=True)
+    maps: Tensor = (scores + bias.masked_fill(blind, 0)).softmax(dim=-1)
+    return maps.masked_fill(blind, 0)
 
 
 def for_both(mask: Tensor | None) -> Tensor | None:
-    """A mask of (..., N, N) for scores of two maps a head, (B, h, 2, N, N)."""
+    """A mask of (..., N, N) for scores of two maps a head, (B, h, 2, N, N); one of five dimensions is that already."""
     return mask[:, :, None] if mask is not None and mask.dim() == 4 else mask
 
 
@@ -110,26 +119,28 @@ class DifferentialAttention(TimmDiffAttention):
             self.sub_norm = nn.Identity()
 
     @classmethod
-    def replacing(
-        cls, softmax: TimmAttention, value: Differential, diff_heads: int, layer: int, depth: int
-    ) -> DifferentialAttention:
+    def replacing(cls, softmax: Parts, value: Differential, diff_heads: int, layer: int, depth: int) -> Self:
         """The differential twin of a softmax layer: the same projections, read as two maps a head."""
         twin = cls(
-            softmax.qkv.in_features,
+            softmax.width,
             diff_heads,
             lambda_init=value.init_at(layer, depth),
             learned=value.learned,
             head_norm=value.head_norm == "rms",
             gain=value.gain_at(layer, depth),
         )
+        given = next(softmax.qkv.parameters())
+        twin.to(device=given.device, dtype=given.dtype)  # what is new; the parts stay as they are
         twin.qkv, twin.proj = softmax.qkv, softmax.proj
+        twin.q_norm, twin.k_norm, twin.norm = softmax.q_norm, softmax.k_norm, softmax.norm
+        twin.attn_drop, twin.proj_drop = nn.Dropout(softmax.attn_drop), nn.Dropout(softmax.proj_drop)
         return twin
 
     def _compute_lambda(self) -> Tensor:
         if self.learned:
             learned: Tensor = super()._compute_lambda()
             return learned
-        return torch.full((), self.lambda_init, device=self.qkv.weight.device)
+        return torch.full((), self.lambda_init, device=next(self.qkv.parameters()).device)
 
     def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
         q, k, v = project(self, x)
@@ -138,15 +149,28 @@ class DifferentialAttention(TimmDiffAttention):
         )  # on a CPU explicit maps are faster
         return self.finish(mix(q, k, v, attn_mask, is_causal))
 
+    def combined(self, q: Tensor, k: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
+        """A1 - lambda A2: (B, h, N, N)"""
+        signal, noise = self.attn_drop(attention_maps(q, k, for_both(mask), is_causal)).unbind(2)
+        combined: Tensor = signal - self._compute_lambda().to(q.dtype) * noise
+        return combined
+
     def mix_explicit(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
         """(A1 - lambda A2) V by way of the maps: (B, h, N, 2d)"""
-        signal, noise = attention_maps(q, k, for_both(mask), is_causal).unbind(2)
-        return (signal - self._compute_lambda().to(v.dtype) * noise) @ v
+        return self.combined(q, k, mask, is_causal) @ v
 
     def mix_fused(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
         """The same as A1 V - lambda A2 V, by two calls of a kernel that never holds a map."""
+        drop = self.attn_drop.p if self.training else 0.0
         first, second = (
-            F.scaled_dot_product_attention(q[:, :, i], k[:, :, i], v, attn_mask=mask, is_causal=is_causal)
+            F.scaled_dot_product_attention(
+                q[:, :, i],
+                k[:, :, i],
+                v,
+                attn_mask=mask[:, :, i] if mask is not None and mask.dim() == 5 else mask,
+                dropout_p=drop,
+                is_causal=is_causal,
+            )
             for i in (0, 1)
         )
         return first - self._compute_lambda().to(v.dtype) * second
@@ -154,12 +178,13 @@ class DifferentialAttention(TimmDiffAttention):
     def normed(self, mixed: Tensor) -> Tensor:
         """Norm a head, then the gain: (B, h, N, 2d)"""
         if self.head_norm:  # the gain is folded into the norm's weight: one pass over the data fewer
-            return F.rms_norm(mixed, mixed.shape[-1:], self.sub_norm.weight * self.gain, self.sub_norm.eps)
+            weight = (self.sub_norm.weight * self.gain).to(mixed.dtype)  # another one under autocast
+            return F.rms_norm(mixed, mixed.shape[-1:], weight, self.sub_norm.eps)
         return mixed * self.gain
 
     def finish(self, mixed: Tensor) -> Tensor:
         """From the mixed values (B, h, N, 2d) to the layer's output (B, N, D)."""
-        out: Tensor = self.proj(self.normed(mixed).transpose(1, 2).flatten(2))
+        out: Tensor = self.proj_drop(self.proj(self.norm(self.normed(mixed).transpose(1, 2).flatten(2))))
         return out
 
 
@@ -183,10 +208,11 @@ def branches(heads: Heads) -> Branches:
 
 def has_first_token(module: Any) -> bool:
     """`first_token` knows how to do without the others for this layer."""
-    if type(module) is TimmAttention:
-        plain = [module.q_norm, module.k_norm, module.norm, module.proj_drop, module.attn_drop]
-        return module.gate is None and all(isinstance(m, nn.Identity) or getattr(m, "p", None) == 0 for m in plain)
-    return type(module) is DifferentialAttention
+    if type(module) not in (TimmAttention, DifferentialAttention):
+        return False
+    plain = [module.q_norm, module.k_norm, module.norm, module.proj_drop, module.attn_drop]
+    gate = getattr(module, "gate", None)
+    return gate is None and all(isinstance(m, nn.Identity) or getattr(m, "p", None) == 0 for m in plain)
 
 
 def first_token(module: Any, x: Tensor) -> Tensor:

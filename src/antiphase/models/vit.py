@@ -11,6 +11,7 @@ from antiphase.config import InputError
 from antiphase.models.attention import DifferentialAttention
 from antiphase.models.classifier import Normalized
 from antiphase.models.config import Differential, Softmax, Tower, ViTConfig
+from antiphase.models.parts import parts_of
 from antiphase.runtime import seeded
 
 OFFICIAL_EPS = 1e-5  # nn.LayerNorm's own, in DiffCLIP's blocks and final norm; timm's is 1e-6
@@ -65,7 +66,7 @@ def give_branches(blocks: nn.ModuleList, config: Tower) -> list[nn.Module]:
     for i, (block, attention) in enumerate(zip(blocks, config.layers)):
         if isinstance(attention, Differential):
             block.attn = DifferentialAttention.replacing(
-                block.attn, attention, config.effective_diff_heads, i, config.depth
+                parts_of(block.attn), attention, config.effective_diff_heads, i, config.depth
             )
             changed.append(block)
     return changed
