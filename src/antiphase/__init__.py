@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from antiphase.attacks.engine import run as attack
     from antiphase.attacks.engine import sweep
     from antiphase.data import load
+    from antiphase.measures.distances import distances
     from antiphase.measures.lipschitz import l_sample
     from antiphase.measures.probes import branch_alignment
     from antiphase.measures.success import accuracy, success_rates
@@ -45,6 +46,7 @@ _HOME = {
     "sweep": "attacks.engine",
     "load": "data",
     "branch_alignment": "measures.probes",
+    "distances": "measures.distances",
     "l_sample": "measures.lipschitz",
     "accuracy": "measures.success",
     "success_rates": "measures.success",
@@ -89,6 +91,7 @@ __all__ = [
     "build",
     "convert",
     "differentiate",
+    "distances",
     "fgsm",
     "l_sample",
     "load",

@@ -98,6 +98,12 @@ def precision_flags(classifier: nn.Module, adversarial: Tensor, clean: Tensor, m
     )
 
 
+def unfound_flags(unfound: int, n: int) -> list[str]:
+    """An attack without a budget or a target that finds nothing at any distance was misled, or stopped too soon."""
+    why = "it was misled, or has too few steps"
+    return [f"no adversarial image was found at any distance for {unfound} of {n} images: {why}"] if unfound else []
+
+
 def order_flags(rates: list[float]) -> list[list[str]]:
     """For success rates of growing budgets: what is wrong with each, if it fell."""
     return [

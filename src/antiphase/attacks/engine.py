@@ -79,10 +79,10 @@ def run(
             "ids": ids,
             "seed": seed,
             "batch_size": batch_size,
-            "label": label,
             "compile": compile,
         }
-        return smallest(attack, partial(run, classifier, x, y, **settings), journal=journal, looked=looked)
+        once = partial(run, classifier, x, y, **settings)
+        return smallest(attack, once, label=label, journal=journal, looked=looked)
     geometry = attack.within if isinstance(attack, Attack) else within
     check_inputs(classifier, x, y, geometry)
     device = next((p.device for p in classifier.parameters()), torch.device("cpu"))

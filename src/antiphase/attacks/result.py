@@ -34,8 +34,9 @@ class AttackResult:
     backwards: Tensor  # (n,)
     flags: tuple[str, ...] = ()  # reasons to distrust this result
     compiled: bool = False  # full batches ran through torch.compile; success is judged without it in any case
-    broken_by: Tensor | None = None  # (n,) of an attack in stages: which one, -1 where none did
+    broken_by: Tensor | None = None  # (n,) of an attack in stages, or the best of several: which one, -1 where none did
     stages: tuple[str, ...] = ()  # their names
+    alone: tuple[AttackResult, ...] = ()  # of the best of several: what each of them found
     looked: Looked | None = None  # spares a later attack on the same images its own look
 
     @property

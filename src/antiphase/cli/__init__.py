@@ -12,7 +12,7 @@ COMMANDS = {
     "train": "Train a ViT or DiffViT; the same command goes on where a killed run stopped.",
     "train-clip": "Train a CLIP or DiffCLIP on image-caption pairs or class prompts; resumes like train.",
     "convert": "Make a run of a published CLIP or DiffCLIP checkpoint: safetensors and a config.",
-    "attack": "Attack a trained run (PGD, FGSM, APGD, FAB, Square, AutoAttack; Linf, L2, patch) over a grid of budgets.",
+    "attack": "Attack a trained run: PGD, FGSM, AutoAttack and its parts over a grid of budgets, or for the smallest L2.",
     "measure": "Look into the attention of a trained run: sensitivity, branch alignment, cancellation, lambda.",
     "theory": "Hold each lemma and theorem against a trained run and its softmax baseline.",
     "compare": "Attack and measure two runs on the same images and test their difference.",

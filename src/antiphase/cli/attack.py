@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 import tyro
 
-from antiphase.attacks import APGD, FAB, L2, PGD, AutoAttack, Linf, Patch, Square, Within, fgsm
-from antiphase.attacks.config import Attack, Version
+from antiphase.attacks import APGD, CW, DDN, FAB, FMN, L2, PGD, AutoAttack, Linf, MinimalL2, Patch, Square, Within, fgsm
+from antiphase.attacks.config import Attack, Label, Version
 from antiphase.cli.flags import OfRuns, TestImages
 from antiphase.config import Budget, InputError, check_fields
-from antiphase.files import require_run
+from antiphase.files import require_folder, require_run
 from antiphase.scales import SCALES, ScaleName
 from antiphase.studies.config import budgets
 
@@ -23,37 +23,72 @@ EXAMPLES = """\
   antiphase attack runs/diffvit --norm patch --eps 1 --width 4 --steps 50 --place attention
   antiphase attack runs/diffvit --attack fgsm --eps 8/255 --label predicted
   antiphase attack runs/diffvit --attack autoattack --eps 8/255 --images 64
+  antiphase attack runs/diffvit --attack minimal-l2 --images 64 --out runs/diffvit-l2
+  antiphase attack runs/diffvit --attack cw --searches 5 --steps 100 --confidence 1 --save
   antiphase attack runs/c10 --scale cpu --eps 1/255,2/255 --save --eight-bit --json"""
+
+Kind = Literal["pgd", "fgsm", "apgd", "fab", "square", "autoattack", "cw", "ddn", "fmn", "minimal-l2"]
+Loss = Literal["ce", "margin", "dlr", "cosine", "dlr-targeted"]
+Make = Callable[..., Attack]
+AIM = ("label", "target")
+RECIPES: dict[str, tuple[Make, tuple[str, ...]]] = {  # what makes an attack of a budget, and the flags that it knows
+    "pgd": (PGD, ("steps", "step_size", "runs", "loss", *AIM)),
+    "fgsm": (fgsm, ("loss", "label")),
+    "apgd": (APGD, ("steps", "runs", "targets", "loss", "label")),
+    "fab": (FAB, ("steps", "runs", "targets", "label")),
+    "square": (Square, ("runs", "queries", "label")),
+    "autoattack": (AutoAttack, ("version", "label")),
+}
+
+
+def _minimal_l2(*, steps: int | None = None, searches: int | None = None, **aim: Any) -> MinimalL2:
+    each: dict[str, Any] = {} if steps is None else {"steps": steps}
+    cw = CW(**each if searches is None else {**each, "searches": searches})
+    return MinimalL2(fmn=FMN(**each), ddn=DDN(**each), cw=cw, **aim)
+
+
+MINIMAL: dict[str, tuple[Make, tuple[str, ...]]] = {  # the same of those that seek the smallest L2
+    "cw": (CW, ("searches", "steps", "confidence", "lr", "initial_c", *AIM)),
+    "ddn": (DDN, ("steps", "gamma", "initial_eps", *AIM)),
+    "fmn": (FMN, ("steps", "gamma", *AIM)),
+    "minimal-l2": (_minimal_l2, ("searches", "steps", *AIM)),
+}
+KNOBS = dict.fromkeys(name for _, known in (RECIPES | MINIMAL).values() for name in known)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command(OfRuns):
     run: tyro.conf.Positional[Path]  # folder of a trained run
-    eps: tuple[Budget, ...] = ()  # budgets, separated by commas: 4/255,8/255
-    norm: Literal["linf", "l2", "patch"] = "linf"  # where the perturbation may live
+    eps: tuple[Budget, ...] | None = None  # budgets, separated by commas: 4/255,8/255; by --scale when not given
+    norm: Literal["linf", "l2", "patch"] | None = None  # where the perturbation may live; linf when not given
     width: int = 4  # of a patch, in pixels
     place: str = "random"  # of a patch: random, attention (where the model attends most), or TOP,LEFT in pixels
-    attack: Literal["pgd", "fgsm", "apgd", "fab", "square", "autoattack"] = "pgd"  # which; autoattack is a list of them
-    version: Version = "standard"  # of autoattack: which list; rand is for randomised models
-    steps: int | None = None  # of pgd (by --scale when not given), apgd and fab (100)
+    attack: Kind = "pgd"  # autoattack is a list of others; cw, ddn, fmn and minimal-l2 have no budget: smallest L2
+    version: Version | None = None  # of autoattack: which list (standard); rand is for randomised models
+    steps: int | None = None  # of pgd (by --scale), apgd, fab, ddn, fmn (100), cw (200 a search), all in minimal-l2
     step_size: float | None = None  # of pgd, pixel units; 2.5 eps / steps when not given
     runs: int | None = None  # independent random starts; of pgd by --scale when not given, else 1
-    queries: int = 5000  # of square
+    queries: int | None = None  # of square (5000)
     targets: int | None = None  # of fab and of the loss dlr-targeted (9): so many likely classes are tried side by side
-    loss: Literal["ce", "margin", "dlr", "cosine", "dlr-targeted"] = "ce"  # what pgd, fgsm and apgd drive up
-    label: Literal["true", "predicted"] = "true"  # the class an untargeted attack drives away from
-    target: Literal["least-likely", "random"] | int | None = None  # the class that pgd is to reach; None: any other
+    loss: Loss | None = None  # what pgd, fgsm and apgd drive up (ce)
+    searches: int | None = None  # of cw, also in minimal-l2: values of c that are tried (9)
+    confidence: float | None = None  # of cw (0): kappa, the margin in logits by which the new class must lead
+    lr: float | None = None  # of cw (0.01): Adam's step in tanh space
+    initial_c: float | None = None  # of cw (0.001): the first c
+    gamma: float | None = None  # of ddn and fmn (0.05): relative change of the norm in a step
+    initial_eps: float | None = None  # of ddn (1): the norm to begin with
+    label: Label | None = None  # the class to leave (true; of cw, ddn, fmn, minimal-l2 predicted)
+    target: Literal["least-likely", "random"] | int | None = None  # the class to reach, of pgd, cw, ...; None: any
     protocol: Literal["fast", "paper"] = "fast"  # paper: every budget and run on its own; fast: only what still stands
     save: bool = False  # keep the adversarial images in the folder of the run
     eight_bit: bool = False  # pixels on the grid of 255ths; with --save as PNG files, verified after reading them again
     compile: Literal["auto", "never", "always"] = "auto"  # torch.compile; auto: where the evaluation repays it
     seed: int = 0  # of the subset and of everything drawn
+    out: Path | None = None  # folder for the result, its rows and a figure; none when not given
 
     @classmethod
     def defaults(cls, scale: ScaleName) -> Command:
-        s, images = SCALES[scale], TestImages.at(scale)
-        eps = tuple(map(Budget, s.eps))
-        return cls(run=tyro.MISSING, eps=eps, scale=scale, source=images)
+        return cls(run=tyro.MISSING, scale=scale, source=TestImages.at(scale))
 
     def __post_init__(self) -> None:
         check_fields(self, seed=0)
@@ -65,32 +100,34 @@ class Command(OfRuns):
         return L2(eps) if self.norm == "l2" else Linf(eps)
 
     def attacks(self) -> list[Attack]:
-        """One a budget, with those flags that this attack knows; one that it does not know is refused."""
-        if self.attack == "fgsm" and self.norm != "linf":
-            raise InputError("fgsm is untargeted and within linf: use --attack pgd for anything else")
-        make, known, defaults = self._recipe()
-        given: dict[str, Any] = {
-            name: getattr(self, name) for name in ("steps", "step_size", "runs", "targets", "target")
-        }
-        for name, value in given.items():
-            if value is not None and name not in known:
+        """One a budget, or one without, with those flags that it knows; one that it does not know is refused."""
+        make, known = (RECIPES | MINIMAL)[self.attack]
+        given = {name: getattr(self, name) for name in KNOBS if getattr(self, name) is not None}
+        for name in given:
+            if name not in known:
                 raise InputError(f"--{name.replace('_', '-')} is not for {self.attack}: leave it out")
-        options = {**defaults, **{k: v for k, v in given.items() if v is not None}, "label": self.label}
-        return [make(within=self.within(eps), **options) for eps in budgets(self.eps)]
-
-    def _recipe(self) -> tuple[Callable[..., Attack], tuple[str, ...], dict[str, Any]]:
-        """What makes the attack, the flags without a default that it knows, and what it takes beside them."""
+        if self.attack in MINIMAL:
+            self._check_no_budget()
+            return [make(**given)]
+        if self.attack == "fgsm" and self.norm not in (None, "linf"):
+            raise InputError("fgsm is untargeted and within linf: use --attack pgd for anything else")
         scale = SCALES[self.scale]
-        by_scale: dict[str, Any] = {"steps": scale.pgd_steps, "runs": scale.pgd_runs, "loss": self.loss}
-        recipes: dict[str, tuple[Callable[..., Attack], tuple[str, ...], dict[str, Any]]] = {
-            "pgd": (PGD, ("steps", "step_size", "runs", "target"), by_scale),
-            "fgsm": (fgsm, (), {"loss": self.loss}),
-            "apgd": (APGD, ("steps", "runs", "targets"), {"loss": self.loss}),
-            "fab": (FAB, ("steps", "runs", "targets"), {}),
-            "square": (Square, ("runs",), {"queries": self.queries}),
-            "autoattack": (AutoAttack, (), {"version": self.version}),
+        by_scale = {"steps": scale.pgd_steps, "runs": scale.pgd_runs} if self.attack == "pgd" else {}
+        eps = tuple(map(Budget, scale.eps)) if self.eps is None else self.eps
+        return [make(within=self.within(one), **by_scale | given) for one in budgets(eps)]
+
+    def _check_no_budget(self) -> None:
+        """Refuse what only makes sense with one."""
+        why = f"{self.attack} seeks the smallest L2, whatever it is"
+        wrong = {
+            "--eps": self.eps is not None,
+            f"--norm {self.norm}": self.norm not in (None, "l2"),
+            "--protocol paper": self.protocol == "paper",
+            "--eight-bit": self.eight_bit,
         }
-        return recipes[self.attack]
+        for flag, given in wrong.items():
+            if given:
+                raise InputError(f"{flag} is not for {self.attack}: {why}; leave it out")
 
 
 def _place(word: str) -> Literal["random", "attention"] | tuple[int, int]:
@@ -107,6 +144,8 @@ def _place(word: str) -> Literal["random", "attention"] | tuple[int, int]:
 
 def run(command: Command) -> dict[str, Any]:
     folder = require_run(command.run)
+    if command.out is not None:
+        require_folder(command.out)
     from antiphase.models.checkpoint import Run
     from antiphase.runtime import pick_device
     from antiphase.studies.attacked import attack_cells
@@ -116,10 +155,15 @@ def run(command: Command) -> dict[str, Any]:
     names = ("protocol", "seed", "save", "eight_bit", "compile")
     shared: dict[str, Any] = {name: getattr(command, name) for name in names}
     cells = attack_cells(run, images, command.attacks(), device=device, **shared)
-    return {"run": str(folder), "scale": command.scale, "cells": cells}
+    result = {"run": str(folder), "scale": command.scale, "cells": cells}
+    if command.out is not None:
+        from antiphase.report.attacked import write_attacks
+
+        write_attacks(result, command.out)
+    return result
 
 
 def show(result: dict[str, Any]) -> None:
-    from antiphase.report.tables import show_attacks
+    from antiphase.report.attacked import show_attacks
 
     show_attacks(result)

@@ -1,4 +1,4 @@
-"""Ratios that may not exist, means with intervals, paired measurements of the same images, rank correlation of a few layers."""
+"""Ratios that may not exist, means and quantiles with intervals, paired measurements, rank correlation of a few layers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import permutations
 from typing import Any
 
 import numpy as np
-from scipy.stats import binomtest, rankdata, t, wilcoxon
+from scipy.stats import binomtest, quantile_test, rankdata, t, wilcoxon
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 ALL_ORDERS = 7  # up to here every permutation is looked at: 5,040
@@ -42,6 +42,18 @@ def mean_interval(values: Array) -> dict[str, Any]:
         return {"value": mean, "interval": None, "n": 1}
     half = float(t.ppf(0.975, n - 1) * values.std(ddof=1) / math.sqrt(n))
     return {"value": mean, "interval": [mean - half, mean + half], "n": n}
+
+
+def quantile_interval(values: Array, p: float) -> dict[str, Any]:
+    """The least value that a share p of them does not exceed, and its 95 % interval by order statistics.
+
+    No distribution is assumed. An end that so few values cannot tell is None.
+    """
+    if not len(values):
+        return {"value": None, "interval": None, "n": 0}
+    ends = quantile_test(values, p=p).confidence_interval(0.95)
+    value = float(np.quantile(values, p, method="inverted_cdf"))
+    return {"value": value, "interval": [finite(end) for end in ends], "n": len(values)}
 
 
 def geometric_interval(values: Array) -> dict[str, Any]:

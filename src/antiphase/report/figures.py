@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -12,6 +15,8 @@ import numpy as np
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
+
+from antiphase import files
 
 Row = dict[str, Any]
 COLOURS = ("#2a6f97", "#c8553d")
@@ -29,6 +34,20 @@ STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "antiphase",  # the same rows give the same bytes
 }
+
+
+def write_figures(folder: Path, drawn: Mapping[str, Callable[[], Figure]]) -> None:
+    """Each as PNG and PDF, under its name."""
+    for name, draw in drawn.items():
+        with plt.rc_context(STYLE):
+            figure = draw()
+            for form in ("png", "pdf"):
+                files.write_whole(folder / f"{name}.{form}", partial(_save, figure, form))
+            plt.close(figure)
+
+
+def _save(figure: Figure, form: str, path: Path) -> None:
+    figure.savefig(path, format=form, dpi=160, bbox_inches="tight")
 
 
 def by_layer(rows: Row, name: str, **only: Any) -> dict[str, list[float]]:

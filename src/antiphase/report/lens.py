@@ -178,6 +178,7 @@ SHOWN: dict[str, Callable[[Any], None]] = {
 
 def write_lens(result: Row, folder: Path, form: str) -> None:
     """The result without its rows as JSON, the rows of each measure as a table, and a figure of each."""
+    from antiphase.report.figures import write_figures
     from antiphase.report.lens_figures import draw_lens
 
     plain = {name: _without_rows(value) for name, value in result.items()}
@@ -189,9 +190,7 @@ def write_lens(result: Row, folder: Path, form: str) -> None:
         else:
             names = list(rows)
             files.write_lines(path, (dict(zip(names, values)) for values in zip(*rows.values())))
-    for name, save in draw_lens(result).items():
-        for suffix in ("png", "pdf"):
-            files.write_whole(folder / f"{name}.{suffix}", lambda to, save=save, suffix=suffix: save(to, suffix))  # type: ignore[misc]
+    write_figures(folder, draw_lens(result))
     say(f"rows and figures: {folder}")
 
 

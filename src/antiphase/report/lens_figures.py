@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,29 +11,17 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator
 
-from antiphase.report.figures import COLOURS, STYLE, by_layer
+from antiphase.report.figures import COLOURS, by_layer
 
 Row = dict[str, Any]
-Save = Callable[[Path, str], None]
 OWN, CONTROL = COLOURS[1], "#8a8f98"
 SERIES = ("#9ecae1", "#1b4965", "#e6a57e", "#c8553d", "#6a994e", "#7b5ea7", "#8a8f98")  # noise cold, attacks warm
 MARKS = {"untrained": "o", "shuffled": "s", "pseudo": "^"}
 
 
-def draw_lens(result: Row) -> dict[str, Save]:
-    """One figure a measure: its name -> how to save it."""
-    found: dict[str, Save] = {}
-    for measure, draw in DRAWN.items():
-        if result.get(measure):
-            found[measure] = partial(_save, draw, result[measure])
-    return found
-
-
-def _save(draw: Callable[[Any], Figure], value: Any, path: Path, form: str) -> None:
-    with plt.rc_context(STYLE):
-        figure = draw(value)
-        figure.savefig(path, format=form, dpi=160, bbox_inches="tight")
-        plt.close(figure)
+def draw_lens(result: Row) -> dict[str, Callable[[], Figure]]:
+    """One figure a measure: its name -> how to draw it."""
+    return {measure: partial(draw, result[measure]) for measure, draw in DRAWN.items() if result.get(measure)}
 
 
 def _panels(n: int, layers: int) -> tuple[Figure, Any]:

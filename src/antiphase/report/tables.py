@@ -15,19 +15,6 @@ from antiphase.report.findings import findings, with_interval
 Row = dict[str, Any]
 
 
-def show_attacks(result: Row) -> None:
-    first, names = result["cells"][0], ("robust_accuracy", "asr_change", "asr_correct")
-    flags = sorted({flag for cell in result["cells"] for flag in cell["flags"]})
-    table(
-        f"{first['model']} in {result['run']}: {first['attack']['kind']} on {first['data']['n']} {first['data']['name']} "
-        f"test images, clean accuracy {with_interval(first['rates']['clean_accuracy'])}, 95 % intervals",
-        ("eps", *names),
-        ((_eps(c), *(with_interval(c["rates"][name]) for name in names)) for c in result["cells"]),
-    )
-    for flag in flags:
-        stdout.print(f"red flag: {flag}", style="red", markup=False)
-
-
 def show_comparison(result: Row) -> None:
     sides, rows = result["models"], result["paired"]
     both = rows[0]["both_right"]["n"]
@@ -36,7 +23,7 @@ def show_comparison(result: Row) -> None:
         ("eps", *(side["name"] for side in sides), "McNemar p (Holm)"),
         (
             (
-                _eps(pair),
+                eps_of(pair),
                 *(with_interval(cell["rates"]["robust_accuracy"]) for cell in cells),
                 f"{pair['both_right']['p_holm']:.2g}",
             )
@@ -57,7 +44,7 @@ def table(title: str, columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -
     stdout.print(grid)
 
 
-def _eps(row: Row) -> str:
+def eps_of(row: Row) -> str:
     return str(Budget(row["eps"]))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,16 @@ from torch import Tensor, nn
 
 from antiphase import files
 from antiphase.attacks import engine
-from antiphase.attacks.checks import order_flags
+from antiphase.attacks.checks import order_flags, unfound_flags
 from antiphase.attacks.compiled import Compile, forwards_at_most, repays
 from antiphase.attacks.config import Attack
 from antiphase.attacks.eightbit import to_bytes
 from antiphase.attacks.engine import Protocol
+from antiphase.attacks.minimal import Minimal, MinimalL2
+from antiphase.attacks.result import AttackResult
 from antiphase.config import InputError, to_plain
 from antiphase.data.imageset import ImageSet
+from antiphase.measures.distances import distances_of
 from antiphase.measures.success import rates_of
 from antiphase.models.checkpoint import Run
 from antiphase.studies.cells import Cell, cell
@@ -44,6 +47,7 @@ def attack_cells(
 ) -> list[Cell]:
     """One cell a budget, smallest first. Under `fast` a budget attacks only what the smaller ones left standing.
 
+    An attack without a budget has a cell too, with `eps` None and distances beside the rates.
     `compile` is no part of the question: `auto` weighs the whole evaluation, and the cell records what was done.
     """
     model: list[nn.Module] = []  # loaded when the first part has to be computed
@@ -97,13 +101,13 @@ def _compute(
         path = folder / f"part-{number:05d}.json"
         if not path.exists():
             files.write_json(path, _part(model, images.take(rows[start : start + PART]), attack, path, save, settings))
-        for kept in folder.glob(f"{_journal(path).name}*"):  # an attack in stages keeps one a stage
+        for kept in folder.glob(f"{_journal(path).name}*"):  # an attack of several keeps one for each
             kept.unlink()
         parts.append(files.read_json(path, "label", "flags"))
     per_image = _merge(before, standing, parts, attack, settings["protocol"])
     answer: Cell = {
         "attack": to_plain(attack),
-        "eps": float(attack.within.eps),
+        "eps": None if isinstance(attack, Minimal) else float(attack.within.eps),
         "protocol": settings["protocol"],
         "rates": rates_of(
             np.equal(per_image["clean"], per_image["label"]), np.array(per_image["changed_in_run"], dtype=bool)
@@ -116,15 +120,42 @@ def _compute(
         "backwards_per_image": float(np.mean(per_image["backwards"])),
         "compiled": any(part["compiled"] for part in parts),
     }
-    if attack.stages != (attack,):
-        answer["stages"] = {
-            stage.name: per_image["broken_by"].count(number) for number, stage in enumerate(attack.stages)
-        }
+    if names := _names(attack):
+        answer["stages"] = {name: per_image["broken_by"].count(number) for number, name in enumerate(names)}
+    if isinstance(attack, Minimal):
+        answer |= _distances(attack, answer)
     if save:
         answer["saved"] = {"folder": folder.name, "images": sum(part["saved"] for part in parts)}
     elif folder.exists():
         shutil.rmtree(folder)
     return answer
+
+
+def _names(attack: Attack) -> tuple[str, ...]:
+    """Of the attacks that this one is made of; none if it is one."""
+    if isinstance(attack, MinimalL2):
+        return tuple(part.name for part in attack.parts.values())
+    return () if attack.stages == (attack,) else tuple(stage.name for stage in attack.stages)
+
+
+def _distances(attack: Minimal, answer: Cell) -> Cell:
+    """How far the nearest adversarial images are; of the best of several attacks, also what each found alone."""
+    images, correct = answer["images"], right(answer)
+    won = changed(answer)
+    found = np.where(won, images["distance"], np.nan)
+    hopeful = attack.target is None and attack.label == "predicted"  # any image can be driven out of its class
+    more: Cell = {"distances": distances_of(found, correct)}
+    if hopeful:
+        more["flags"] = sorted([*answer["flags"], *unfound_flags(int((~won).sum()), len(won))])
+    if isinstance(attack, MinimalL2):
+        more["alone"] = {
+            name: {
+                "distances": distances_of(np.array(images[f"distance_{name}"], dtype=float), correct),
+                **{f"{cost}_per_image": float(np.mean(images[f"{cost}_{name}"])) for cost in ("forwards", "backwards")},
+            }
+            for name in answer["stages"]
+        }
+    return more
 
 
 def _strength(model: nn.Module, images: ImageSet, attack: Attack, settings: dict[str, Any]) -> list[str]:
@@ -152,10 +183,18 @@ def _part(model: nn.Module, images: ImageSet, attack: Attack, path: Path, save: 
         "forwards": result.forwards.tolist(),
         "backwards": result.backwards.tolist(),
         **({} if result.broken_by is None else {"broken_by": result.broken_by.tolist()}),
+        **{key: column for name, alone in zip(result.stages, result.alone) for key, column in _alone(name, alone)},
         "flags": list(result.flags),
         "compiled": result.compiled,
         "saved": int(result.success.sum()) if save else 0,
     }
+
+
+def _alone(name: str, result: AttackResult) -> Iterator[tuple[str, list[Any]]]:
+    """The columns of one of several attacks; None where it found nothing."""
+    yield f"distance_{name}", [d if won else None for d, won in zip(result.distance.tolist(), result.success.tolist())]
+    yield f"forwards_{name}", result.forwards.tolist()
+    yield f"backwards_{name}", result.backwards.tolist()
 
 
 def _journal(path: Path) -> Path:
@@ -190,8 +229,11 @@ def _merge(
     """Per-image columns over all images: what a smaller budget broke, and what the parts found on the rest."""
     runs = attack.runs if protocol == "paper" else 1
     columns: dict[str, Any] = {}
-    names = ("label", "clean", "adversarial", "distance", "forwards", "backwards")
-    for name in (*names, "broken_by") if attack.stages != (attack,) else names:
+    names = ["label", "clean", "adversarial", "distance", "forwards", "backwards"]
+    names += ["broken_by"] if _names(attack) else []
+    if isinstance(attack, MinimalL2):
+        names += [f"{column}_{name}" for name in _names(attack) for column in ("distance", "forwards", "backwards")]
+    for name in names:
         fresh = [value for part in parts for value in part[name]]
         whole = (
             [0] * len(standing) if before is None or name in ("forwards", "backwards") else list(before["images"][name])
