@@ -11,6 +11,7 @@ COMMANDS = {
     "demo": "Train a ViT and its differential twin on digits, attack, measure, compare, report: about a minute.",
     "train": "Train a ViT or DiffViT; the same command goes on where a killed run stopped.",
     "convert": "Make a run of a published CLIP or DiffCLIP checkpoint: safetensors and a config.",
+    "eval": "Judge a run by what its features are good for: zero-shot, retrieval, linear probe, few-shot, OOD, MMVP.",
     "attack": "Attack a trained run (PGD, FGSM, APGD, FAB, Square, AutoAttack; Linf, L2, patch) over a grid of budgets.",
     "measure": "Look into the attention of a trained run: sensitivity, branch alignment, cancellation, lambda.",
     "theory": "Hold each lemma and theorem against a trained run and its softmax baseline.",

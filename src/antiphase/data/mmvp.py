@@ -10,13 +10,12 @@ import numpy as np
 
 from antiphase import files
 from antiphase.config import InputError
-from antiphase.data.catalog import TEST, Entry, find_folder
+from antiphase.data.catalog import MMVP, find_folder
 from antiphase.data.decode import file_pixels
 from antiphase.data.folders import required
 from antiphase.data.pairs import PairSet
 
 NAME = "mmvp"
-ENTRY = Entry(("MMVP_VLM", "mmvp_vlm", "MMVP_VLM-*", "mmvp"), size=224, splits=TEST)
 PHOTOGRAPHS = ("MLLM_VLM Images", "MMVP_VLM_Images")  # as the authors' script says, and as their README does
 
 
@@ -30,14 +29,14 @@ class Statements:
 
 def load_mmvp(*, root: str | Path | None = None, image_size: int | None = None) -> Statements:
     """`Questions.csv` (number, category, statement; a header first) and `MLLM_VLM Images/<category>/<number>.jpg`."""
-    folder = find_folder(NAME, ENTRY, root)
+    folder = find_folder(NAME, MMVP, root)
     table = required(folder / "Questions.csv", "the list of statements")
     found = [folder / name for name in PHOTOGRAPHS if (folder / name).is_dir()]
     if not found:
         raise InputError(f"{folder / PHOTOGRAPHS[0]} is missing: expected one folder of images for each category in it")
     rows = _rows(table)
     source, content = file_pixels(
-        tuple(found[0] / category / f"{number}.jpg" for number, category, _ in rows), image_size or ENTRY.size, NAME
+        tuple(found[0] / category / f"{number}.jpg" for number, category, _ in rows), image_size or MMVP.size, NAME
     )
     images = PairSet(
         name=NAME,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from antiphase.config import InputError, check_fields
-from antiphase.data.catalog import CATALOG, entry_of
+from antiphase.data.catalog import CATALOG, MMVP, entry_of, find_folder
 from antiphase.data.pair_catalog import PAIR_CATALOG, is_captioned
 
 Task = Literal["zero-shot", "probe", "few-shot", "retrieval", "pairs"]
@@ -63,6 +63,14 @@ def expand(names: tuple[str, ...]) -> tuple[str, ...]:
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(dict.fromkeys([*known, *GROUPS]))}"
             raise InputError(f"there is no data set {name!r} to evaluate on: {hint}")
     return tuple(found)
+
+
+def check_there(names: tuple[str, ...], root: Path | None) -> None:
+    """Every set has its folder, before hours are spent on the first."""
+    for name in names:
+        entry = MMVP if name == PAIRS else PAIR_CATALOG.get(name) or entry_of(name)
+        if entry.folders:
+            find_folder(name, entry, root)
 
 
 def tasks_on(name: str, wanted: tuple[Task, ...], *, text: bool) -> tuple[Task, ...]:

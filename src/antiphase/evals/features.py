@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from antiphase.config import InputError, fingerprint
 from antiphase.data.cache import cache_root
 from antiphase.data.imageset import PixelSource
 from antiphase.models.checkpoint import Run
+from antiphase.models.classifier import Normalized
 from antiphase.models.clip import CLIP, VisionTower
 from antiphase.models.lean import lean
 from antiphase.runtime import frozen
@@ -122,8 +123,8 @@ class Encoder:
 def class_token(model: nn.Module, pixels: Tensor) -> Tensor:
     """(B, D) of (B, C, H, W) pixels in [0,1]"""
     visual = model.visual if isinstance(model, CLIP) else model
-    tower = visual.model
-    vit = tower.vit if isinstance(tower, VisionTower) else tower
+    assert isinstance(visual, Normalized)
+    vit: Any = visual.model.vit if isinstance(visual.model, VisionTower) else visual.model
     features: Tensor = vit.forward_head(vit.forward_features((pixels - visual.mean) / visual.std), pre_logits=True)
     return features
 

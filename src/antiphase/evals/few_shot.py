@@ -26,8 +26,9 @@ def few_shot_rows(
     n, mean = len(accuracies), float(accuracies.mean())
     half = float(t.ppf(0.975, n - 1) * accuracies.std(ddof=1) / np.sqrt(n))
     of = (
-        f"right, mean of {n:,} episodes: {config.ways} classes, {config.shots} training images and up to "
-        f"{config.queries} test images of each, {about}" + (", centered" if config.center else "")
+        f"right, mean of {n:,} episodes of {config.ways} classes with {config.shots} training and up to {config.queries} "
+        f"test images each, drawn from {len(train_labels):,} training images and {len(test_labels):,} {about}"
+        + ("; features centered" if config.center else "")
     )
     interval = max(0.0, mean - half), min(1.0, mean + half)
     return [Row("few-shot", mean, n, interval, of, chance=1 / config.ways)]

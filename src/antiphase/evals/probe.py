@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from antiphase import console, files
 from antiphase.config import InputError
 from antiphase.evals.config import EvalConfig
-from antiphase.evals.rows import Row, per_class, share
+from antiphase.evals.rows import Row, class_mean, per_class, share
 
 LOWEST, HIGHEST = -6, 6  # exponents of C, as CLIP sweeps it
 HELD_OUT = 0.2  # of the training images of each class, where no validation split is published
@@ -105,17 +105,11 @@ def _scores(
             if repr(cost) not in known:
                 fitted, _ = fit(train, cost, config.iterations)
                 right = fitted.predict(validation.features.astype(np.float64)) == validation.labels
-                known[repr(cost)] = _score(right, validation.labels, by_class)
+                known[repr(cost)] = class_mean(right, validation.labels) if by_class else float(right.mean())
                 if keep is not None:
                     files.write_json(keep, known)
             advance(1, f"C {cost:.2g}: {100 * known[repr(cost)]:.1f} %")
     return {cost: known[repr(cost)] for cost in costs}
-
-
-def _score(right: NDArray[np.bool_], labels: Labels, by_class: bool) -> float:
-    if not by_class:
-        return float(right.mean())
-    return float(np.mean([right[labels == label].mean() for label in np.unique(labels)]))
 
 
 def fit(data: Labelled, cost: float, iterations: int) -> tuple[Any, bool]:

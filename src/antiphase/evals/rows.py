@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphase.measures.interval import mean_of, rate
+from antiphase.measures.interval import mean_of, rate, wilson
 
 
 @dataclass(frozen=True)
@@ -39,5 +39,15 @@ def mean(name: str, rows: Sequence[Row], of: str, *, chance: float | None = None
 
 
 def per_class(name: str, right: NDArray[np.bool_], labels: NDArray[np.int64], of: str) -> Row:
-    """The mean over the classes that have images of the share that is right."""
-    return mean(name, [share("", right[labels == label], "") for label in np.unique(labels)], of)
+    """The mean over the classes that have images of the share that is right.
+
+    Its interval is Wilson's for as many images as, all counting the same, would say as much (Kish): n where classes are even.
+    """
+    sizes = np.bincount(labels)
+    sizes = sizes[sizes > 0]
+    value = class_mean(right, labels)
+    return Row(name, value, len(labels), wilson(value, len(sizes) ** 2 / float((1 / sizes).sum())), of)
+
+
+def class_mean(right: NDArray[np.bool_], labels: NDArray[np.int64]) -> float:
+    return float(np.mean([right[labels == label].mean() for label in np.unique(labels)]))

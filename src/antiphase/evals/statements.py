@@ -20,7 +20,7 @@ def statement_rows(images: Tensor, texts: Tensor, categories: Sequence[str]) -> 
     `mmvp`: each image is nearer to its own statement. `mmvp, by statement`: each statement is nearer to its own image, which is
     what the authors' script counts. A tie is wrong.
     """
-    image, text = (F.normalize(e, dim=-1).unflatten(0, (-1, 2)) for e in (images, texts))  # (n, 2, E)
+    image, text = (F.normalize(e, dim=-1).reshape(-1, 2, e.shape[-1]) for e in (images, texts))  # (n, 2, E)
     cosine = image @ text.mT  # (n, image, statement)
     own = cosine.diagonal(dim1=1, dim2=2)  # (n, 2): image 0 with statement 0, image 1 with statement 1
     other_statement, other_image = (cosine.flip(side).diagonal(dim1=1, dim2=2) for side in (2, 1))
