@@ -28,6 +28,8 @@ class Scale:
     lipschitz_draws: int  # M of L-sample
     probes: int  # K of the forward-mode alignment estimator
     max_probes: int  # doubled up to so many for images whose sign is undecided
+    probe_images: int | None  # class-balanced subset of the training split for linear probes; None: all of it
+    probe_costs: int  # values of C that a linear probe tries
     accuracy_floor: float | None  # depth-1 test accuracy below which no verdict is given; None: no verdicts at all
 
 
@@ -76,6 +78,8 @@ SCALES: dict[ScaleName, Scale] = {
         lipschitz_draws=8,
         probes=8,
         max_probes=8,
+        probe_images=500,
+        probe_costs=7,
         accuracy_floor=None,
     ),
     "cpu": Scale(
@@ -95,6 +99,8 @@ SCALES: dict[ScaleName, Scale] = {
         lipschitz_draws=32,
         probes=32,
         max_probes=32,
+        probe_images=5_000,
+        probe_costs=13,
         accuracy_floor=0.40,
     ),
     "desk": Scale(
@@ -114,6 +120,8 @@ SCALES: dict[ScaleName, Scale] = {
         lipschitz_draws=64,
         probes=32,
         max_probes=512,
+        probe_images=None,
+        probe_costs=25,
         accuracy_floor=0.50,
     ),
     "paper": Scale(
@@ -133,6 +141,8 @@ SCALES: dict[ScaleName, Scale] = {
         lipschitz_draws=64,
         probes=32,
         max_probes=512,
+        probe_images=None,
+        probe_costs=96,
         accuracy_floor=0.55,
     ),
 }

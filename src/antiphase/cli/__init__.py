@@ -12,6 +12,7 @@ COMMANDS = {
     "train": "Train a ViT or DiffViT; the same command goes on where a killed run stopped.",
     "train-clip": "Train a CLIP or DiffCLIP on image-caption pairs or class prompts; resumes like train.",
     "convert": "Make a run of a published CLIP or DiffCLIP checkpoint: safetensors and a config.",
+    "eval": "Judge a run by what its features are good for: zero-shot, retrieval, linear probe, few-shot, OOD, MMVP.",
     "attack": "Attack a trained run: PGD, FGSM, AutoAttack and its parts over a grid of budgets, or for the smallest L2.",
     "measure": "Look into the attention of a trained run: sensitivity, branch alignment, cancellation, lambda.",
     "theory": "Hold each lemma and theorem against a trained run and its softmax baseline.",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import os
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,12 +16,17 @@ if TYPE_CHECKING:
     from antiphase.data.imageset import ImageSet
 
 
+TRAIN_TEST, TRAIN_VAL_TEST, TEST = ("train", "test"), ("train", "val", "test"), ("test",)
+
+
 @dataclass(frozen=True)
 class Entry:
     """A data set by name: where it may lie below the data root, and the side its images are brought to."""
 
     folders: tuple[str, ...]  # tried in this order; a * matches what a copy or a subset is usually called
     size: int
+    reader: str = ""  # module:function of antiphase.data, (split, folder, size) -> ImageSet
+    splits: tuple[str, ...] = TRAIN_TEST
     resizable: bool = True
     downloadable: bool = False
 
@@ -28,10 +35,37 @@ CATALOG: dict[str, Entry] = {
     "digits": Entry((), size=8, resizable=False),
     "cifar10": Entry(("cifar10", "cifar-10-batches-py", "cifar10-*"), size=32, downloadable=True),
     "cifar100": Entry(("cifar100", "cifar-100-python", "cifar100-*"), size=32, downloadable=True),
-    "tiny-imagenet": Entry(("tiny-imagenet", "tiny-imagenet-200", "tiny-imagenet-*"), size=64, downloadable=True),
-    "imagenet": Entry(("imagenet", "ILSVRC2012", "imagenet-*"), size=224),
-    "coco": Entry(("coco", "coco2017", "coco-*"), size=224),
+    "tiny-imagenet": Entry(
+        ("tiny-imagenet", "tiny-imagenet-200", "tiny-imagenet-*"),
+        size=64,
+        reader="folders:load_tiny_imagenet",
+        downloadable=True,
+    ),
+    "imagenet": Entry(("imagenet", "ILSVRC2012", "imagenet-*"), size=224, reader="folders:load_imagenet"),
+    "imagenet-v2": Entry(
+        ("imagenetv2-matched-frequency-format-val", "imagenetv2", "imagenet-v2"),
+        size=224,
+        reader="variants:load_imagenet_v2",
+        splits=TEST,
+    ),
+    "imagenet-a": Entry(("imagenet-a", "imagenet-a-*"), size=224, reader="variants:load_imagenet_a", splits=TEST),
+    "imagenet-r": Entry(("imagenet-r", "imagenet-r-*"), size=224, reader="variants:load_imagenet_r", splits=TEST),
+    "imagenet-sketch": Entry(
+        ("imagenet-sketch", "sketch", "imagenet-sketch-*"),
+        size=224,
+        reader="variants:load_imagenet_sketch",
+        splits=TEST,
+    ),
+    "coco": Entry(("coco", "coco2017", "coco-*"), size=224, reader="coco:load_coco"),
+    "caltech101": Entry(("caltech101", "caltech-101"), size=224, reader="downstream:load_caltech101"),
+    "dtd": Entry(("dtd",), size=224, reader="downstream:load_dtd", splits=TRAIN_VAL_TEST),
+    "pets": Entry(("oxford-iiit-pet",), size=224, reader="downstream:load_pets"),
+    "flowers": Entry(("flowers-102",), size=224, reader="downstream:load_flowers", splits=TRAIN_VAL_TEST),
+    "sun397": Entry(("SUN397",), size=224, reader="downstream:load_sun397"),
+    "aircraft": Entry(("fgvc-aircraft-2013b",), size=224, reader="downstream:load_aircraft", splits=TRAIN_VAL_TEST),
+    "food101": Entry(("food-101",), size=224, reader="downstream:load_food101"),
 }
+MMVP = Entry(("MMVP_VLM", "mmvp_vlm", "MMVP_VLM-*", "mmvp"), size=224, splits=TEST)  # statements, no classes
 FOLDER_SIZE = 64  # side of images from a folder of the user's own, unless --image-size says otherwise
 
 
@@ -54,27 +88,23 @@ def load(
     image_size: int | None = None,
     download: bool = False,
 ) -> ImageSet:
-    """The `train` or `test` split of a named set, or of a folder of images (one sub-folder a class).
+    """The `train` or `test` split of a named set, or of a folder of images (one a class); `val` where one is published.
 
     Files are looked for below `root`, else below $ANTIPHASE_DATA. `image_size` resizes photographs; digits keep
     their own.
     """
     check_name(name)
-    if split not in ("train", "test"):
-        raise InputError(f"split is {split!r}: it takes 'train' or 'test'")
     entry = entry_of(name)
+    if split not in entry.splits:
+        raise InputError(f"the split of {name} is {split!r}: it takes {' or '.join(map(repr, entry.splits))}")
     if image_size is not None and (image_size < 1 or not entry.resizable):
         rule = (
             f"{name} images are {entry.size} x {entry.size}" if not entry.resizable else "a side has at least one pixel"
         )
         raise InputError(f"image_size={image_size} cannot be used: {rule}")
-    folder = (
-        None
-        if name == "digits"
-        else Path(name)
-        if name not in CATALOG
-        else find_folder(name, entry, root, download=download)
-    )
+    folder = None if name == "digits" else Path(name)
+    if folder is not None and name in CATALOG:
+        folder = find_folder(name, entry, root, download=download)
     images = _read(name, split, folder, image_size or entry.size)
     return replace(images, origin=name if name in CATALOG else str(Path(name).resolve()))
 
@@ -94,15 +124,13 @@ def _read(name: str, split: str, folder: Path | None, size: int) -> ImageSet:
 
         images = load_cifar(name, split, folder)
         return images if size == images.shape[-1] else replace(images, source=Resized(images.source, size))
-    if name == "coco":
-        from antiphase.data.coco import load_coco
-
-        return load_coco(split, folder, size)
-    from antiphase.data.folders import load_folder, load_imagenet, load_tiny_imagenet
-
     if name not in CATALOG:
+        from antiphase.data.folders import load_folder
+
         return load_folder(folder.resolve().name, split, folder, size)
-    return (load_imagenet if name == "imagenet" else load_tiny_imagenet)(split, folder, size)
+    module, _, function = CATALOG[name].reader.partition(":")
+    read: ImageSet = getattr(import_module(f"antiphase.data.{module}"), function)(split, folder, size)
+    return read
 
 
 def find_folder(name: str, entry: Entry, root: str | Path | None, *, download: bool = False) -> Path:
@@ -117,7 +145,7 @@ def find_folder(name: str, entry: Entry, root: str | Path | None, *, download: b
         raise InputError(f"the data root {base} is not a folder")
     for pattern in entry.folders:
         for folder in sorted(base.glob(pattern)) if base.is_dir() else []:
-            if folder.is_dir():
+            if folder.is_dir() and not _claimed(folder.name, pattern):
                 return folder
     if download:
         from antiphase.data.download import fetch
@@ -125,3 +153,13 @@ def find_folder(name: str, entry: Entry, root: str | Path | None, *, download: b
         return fetch(name, base)
     hint = " or add --download" if entry.downloadable else ""
     raise InputError(f"{name} is not below {base}: expected a folder named {' or '.join(entry.folders)}{hint}")
+
+
+def _claimed(folder: str, pattern: str) -> bool:
+    """Another set says more exactly that this folder is its own: imagenet-a is no copy of imagenet, though imagenet-* fits."""
+    others = (other for entry in CATALOG.values() for other in entry.folders)
+    return any(_exact(other) > _exact(pattern) and fnmatch(folder, other) for other in others)
+
+
+def _exact(pattern: str) -> int:
+    return len(pattern.replace("*", ""))

@@ -21,12 +21,12 @@ Labelled = list[tuple[Path, int]]
 def load_folder(name: str, split: str, folder: Path, size: int) -> ImageSet:
     """Class folders below `train` and `test` (or `val`); without those, a fixed fifth by file name is the test split."""
     if (folder / "train").is_dir() or any((folder / n).is_dir() for n in TEST_NAMES):
-        classes = _by_class(folder / "train") if (folder / "train").is_dir() else None
+        classes = by_class(folder / "train") if (folder / "train").is_dir() else None
         return from_class_folders(name, split, split_folder(folder, split), size, classes)
-    files = _by_class(folder)
+    files = by_class(folder)
     wanted = split == "test"
     labelled = [(p, i) for i, c in enumerate(files) for p in files[c] if is_test(p.relative_to(folder)) == wanted]
-    return _assemble(name, split, tuple(files), labelled, folder, size)
+    return assemble(name, split, tuple(files), labelled, folder, size)
 
 
 def load_imagenet(split: str, folder: Path, size: int) -> ImageSet:
@@ -41,32 +41,32 @@ def load_imagenet(split: str, folder: Path, size: int) -> ImageSet:
 
 def load_tiny_imagenet(split: str, folder: Path, size: int) -> ImageSet:
     """train/<wnid>/images/*.JPEG, val/images/*.JPEG with val/val_annotations.txt; classes are the sorted wnids.txt."""
-    wnids = sorted(row[0] for row in _rows(_required(folder / "wnids.txt", "the list of classes"), 1))
-    words = dict(row[:2] for row in _rows(_required(folder / "words.txt", "the names of the classes"), 2))
+    wnids = sorted(row[0] for row in _rows(required(folder / "wnids.txt", "the list of classes"), 1))
+    words = dict(row[:2] for row in _rows(required(folder / "words.txt", "the names of the classes"), 2))
     names = tuple(words.get(wnid, wnid).split(",")[0] for wnid in wnids)
     index = {wnid: i for i, wnid in enumerate(wnids)}
     if split == "train":
         labelled = [(p, index[w]) for w in wnids for p in _images(folder / "train" / w / "images")]
-        return _assemble("tiny-imagenet", split, names, labelled, folder, size)
-    table = _required(folder / "val" / "val_annotations.txt", "the labels of the validation images")
+        return assemble("tiny-imagenet", split, names, labelled, folder, size)
+    table = required(folder / "val" / "val_annotations.txt", "the labels of the validation images")
     labelled = []
     for number, (file, wnid, *_) in enumerate(_rows(table, 2), start=1):
         if wnid not in index:
             raise InputError(f"{table}, line {number}: {wnid} is out of range, wnids.txt does not list it")
-        labelled.append((_required(folder / "val" / "images" / file, f"named by {table.name}"), index[wnid]))
-    return _assemble("tiny-imagenet", split, names, labelled, folder, size)
+        labelled.append((required(folder / "val" / "images" / file, f"named by {table.name}"), index[wnid]))
+    return assemble("tiny-imagenet", split, names, labelled, folder, size)
 
 
 def from_class_folders(
     name: str, split: str, folder: Path, size: int, classes: Iterable[str] | None = None
 ) -> ImageSet:
     """One folder a class; `classes`, where given, are those of the training split, and the test split may lack some."""
-    files = _by_class(folder)
+    files = by_class(folder)
     known = tuple(files if classes is None else classes)
     for found in files:
         if found not in known:
             raise InputError(f"{folder / found} is out of range: the training split has no class {found!r}")
-    return _assemble(name, split, known, [(p, i) for i, c in enumerate(known) for p in files.get(c, [])], folder, size)
+    return assemble(name, split, known, [(p, i) for i, c in enumerate(known) for p in files.get(c, [])], folder, size)
 
 
 def is_test(path: Path) -> bool:
@@ -82,7 +82,8 @@ def split_folder(folder: Path, split: str) -> Path:
     raise InputError(f"{folder} has no {split} split: expected {folder / ('train' if split == 'train' else 'val')}")
 
 
-def _by_class(folder: Path) -> dict[str, list[Path]]:
+def by_class(folder: Path) -> dict[str, list[Path]]:
+    """The images of every class, by the name of its folder."""
     classes = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
     if not classes:
         raise InputError(f"{folder} is empty: expected one folder of images for each class")
@@ -96,7 +97,8 @@ def _images(folder: Path) -> list[Path]:
     return found
 
 
-def _required(path: Path, what: str) -> Path:
+def required(path: Path, what: str) -> Path:
+    """This file, refused with what it is if it is not there."""
     if not path.is_file():
         raise InputError(f"{path} is missing: it is {what}")
     return path
@@ -114,7 +116,7 @@ def _rows(table: Path, columns: int) -> list[list[str]]:
     return rows
 
 
-def _assemble(name: str, split: str, classes: tuple[str, ...], labelled: Labelled, folder: Path, size: int) -> ImageSet:
+def assemble(name: str, split: str, classes: tuple[str, ...], labelled: Labelled, folder: Path, size: int) -> ImageSet:
     if not labelled:
         raise InputError(f"{folder} leaves no image for the {split} split")
     source, content = file_pixels(tuple(p for p, _ in labelled), size, f"{name} {split}")

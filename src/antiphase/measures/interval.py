@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,3 +78,11 @@ def holm(ps: list[float]) -> list[float]:
         worst = max(worst, min(1.0, (len(ps) - rank) * ps[i]))
         adjusted[i] = worst
     return adjusted
+
+
+def mean_of(parts: Sequence[tuple[float, tuple[float, float]]]) -> tuple[float, tuple[float, float]]:
+    """The mean of independent estimates and its interval from theirs: each side's distances add up as squares (MOVER)."""
+    values, lows, highs = (np.array(column) for column in zip(*((value, *interval) for value, interval in parts)))
+    mean = float(values.mean())
+    below, above = (float(np.sqrt((side**2).sum()) / len(values)) for side in (values - lows, highs - values))
+    return mean, (mean - below, mean + above)

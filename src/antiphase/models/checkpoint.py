@@ -172,7 +172,7 @@ class Run:
         if isinstance(self.config, ViTConfig):
             return self.classifier(device)
         clip = self.model(device)
-        return on_pixels(clip, self._class_embeddings(clip, images))
+        return on_pixels(clip, self.class_embeddings(clip, images))
 
     def untrained_for(self, images: ImageSet, device: torch.device | str = "cpu") -> nn.Module:
         """The model as this run began, or would have begun had it not been fine-tuned; of a CLIP one with fresh weights."""
@@ -187,8 +187,8 @@ class Run:
             return {}
         return {"prompts": self.templates, "class_names": images.class_names}
 
-    def _class_embeddings(self, clip: nn.Module, images: ImageSet) -> Tensor:
-        """Computed once and kept beside the weights."""
+    def class_embeddings(self, clip: nn.Module, images: ImageSet) -> Tensor:
+        """(classes, E) by this run's prompts, computed once and kept beside the weights."""
         words = self.words_for(images)
         path = self.folder / "texts" / f"{fingerprint({**words, 'weights': self.weights_digest})}.safetensors"
         if not path.exists():

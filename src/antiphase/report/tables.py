@@ -34,6 +34,35 @@ def show_comparison(result: Row) -> None:
         stdout.print(f"- {sentence}", markup=False)
 
 
+def show_evaluation(result: Row) -> None:
+    """Ours, and the published number where the model is a published one; below, what each number is a share of."""
+    rows, beside = result["rows"], result["pretraining"] is not None
+    table(
+        f"{result['title']} in {result['run']}, 95 % intervals"
+        + (f"; published: B/16 trained on {result['pretraining']}" if beside else ""),
+        ("data", "measure", "value", "n", "chance", *["published"] * beside),
+        (
+            (
+                row["data"],
+                row["name"],
+                with_interval(row),
+                f"{row['n']:,}",
+                "-" if row["chance"] is None else f"{100 * row['chance']:.3g} %",
+                *[_published(row["published"])] * beside,
+            )
+            for row in rows
+        ),
+    )
+    for row in rows:
+        stdout.print(f"- {row['name']} on {row['data']}: {row['of']}", markup=False, soft_wrap=True)
+
+
+def _published(found: Row | None) -> str:
+    if found is None:
+        return "-"
+    return f"{found['value']:.1f} %" if "value" in found else f"CLIP {found['gain']:+.1f}"
+
+
 def table(title: str, columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> None:
     stdout.print(title, style="bold", markup=False)
     grid = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, collapse_padding=True)

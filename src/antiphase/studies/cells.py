@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from antiphase import files, runtime
 from antiphase.config import InputError, fingerprint, to_plain
@@ -17,16 +17,44 @@ Cell = dict[str, Any]
 FORMAT = 3  # raised when a cell of the same question would come out differently
 
 
+class Data(Protocol):
+    """What a question is about: an ImageSet or a PairSet."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def split(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
+    @property
+    def fingerprint(self) -> str: ...
+    def __len__(self) -> int: ...
+
+
+def looks_at(run: Run) -> tuple[int, int, int]:
+    """(C, H, W) of the images that this run takes"""
+    if isinstance(run.config, CLIPConfig):
+        return 3, run.config.vision.image, run.config.vision.image
+    channels, height, width = run.about["data"]["shape"]
+    return channels, height, width
+
+
+def check_shape(run: Run, data: Data) -> None:
+    """The run can look at these images."""
+    taken = looks_at(run)
+    if data.shape != taken:
+        who = "a CLIP" if isinstance(run.config, CLIPConfig) else "this run"
+        alike = data.shape[0] == taken[0]
+        remedy = f"give --image-size {taken[-1]}" if alike else f"{who} looks at {_colour(taken[0])} images"
+        raise InputError(
+            f"{run.folder} takes images of {_size(taken)}, and those of {data.name} are {_size(data.shape)}: {remedy}"
+        )
+
+
 def check_fits(run: Run, images: ImageSet) -> None:
     """The run was trained for images and classes like these; a CLIP takes any classes."""
     if isinstance(run.config, CLIPConfig):
-        side = run.config.vision.image
-        if images.shape != (3, side, side):
-            remedy = f"give --image-size {side}" if images.shape[0] == 3 else "a CLIP looks at colour images"
-            raise InputError(
-                f"{run.folder} takes images of {_size((3, side, side))}, and those of {images.name} are "
-                f"{_size(images.shape)}: {remedy}"
-            )
+        check_shape(run, images)
         return
     data = run.about["data"]
     if tuple(data["shape"]) != images.shape or tuple(data["class_names"]) != images.class_names:
@@ -59,25 +87,42 @@ def identity_of(run: Run | None) -> dict[str, Any] | None:
     return None if run is None else {"model": to_plain(run.config), "weights": run.weights_digest}
 
 
+def _colour(channels: int) -> str:
+    return "colour" if channels == 3 else "grey" if channels == 1 else f"{channels}-channel"
+
+
 def _size(shape: Any) -> str:
     return " x ".join(map(str, shape))
 
 
 def cell(run: Run, kind: str, images: ImageSet, question: Mapping[str, Any], compute: Callable[[Path], Cell]) -> Cell:
-    """The answer to a question about a run on these images. `compute` gets a folder of its own for what it keeps."""
+    """The answer to a question about a run as a classifier of these images."""
     check_fits(run, images)
-    depends = {"format": FORMAT, "model": run.config, "weights": run.weights_digest, "images": images.fingerprint}
-    key = fingerprint({**depends, **run.words_for(images), **question})
+    return stored(run, kind, images, question, compute, words=run.words_for(images))
+
+
+def stored(
+    run: Run,
+    kind: str,
+    data: Data,
+    question: Mapping[str, Any],
+    compute: Callable[[Path], Cell],
+    *,
+    words: Mapping[str, Any],
+) -> Cell:
+    """The answer to a question about a run and these data. `compute` gets a folder of its own for what it keeps."""
+    depends = {"format": FORMAT, "model": run.config, "weights": run.weights_digest, "images": data.fingerprint}
+    key = fingerprint({**depends, **words, **question})
     path = run.folder / kind / f"{key}.json"
     if path.exists():
-        stored: Cell = files.read_json(path, "model", "data", "seed", "seconds")
-        return stored
+        found: Cell = files.read_json(path, "model", "data", "seed", "seconds")
+        return found
     began = time.perf_counter()
     answer = {
         "model": run.config.title,
         "run": run.name,
-        "data": {"name": images.name, "split": images.split, "n": len(images), "fingerprint": images.fingerprint},
-        **({"prompts": run.wording} if run.words_for(images) else {}),
+        "data": {"name": data.name, "split": data.split, "n": len(data), "fingerprint": data.fingerprint},
+        **({"prompts": run.wording} if words else {}),
         "seed": question["seed"],
         **compute(path.with_suffix("")),
         "seconds": round(time.perf_counter() - began, 3),

@@ -1,0 +1,1 @@
+"""Evaluators: features in, rows of (name, value, n, interval) out."""

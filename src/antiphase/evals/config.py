@@ -1,0 +1,94 @@
+"""What is judged, on what, and by which protocol, as values. No torch."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from antiphase.config import InputError, check_fields
+from antiphase.data.catalog import CATALOG, MMVP, entry_of, find_folder
+from antiphase.data.pair_catalog import PAIR_CATALOG, is_captioned
+
+Task = Literal["zero-shot", "probe", "few-shot", "retrieval", "pairs"]
+TASKS: tuple[Task, ...] = ("zero-shot", "probe", "few-shot", "retrieval", "pairs")
+NEED_TEXT: tuple[Task, ...] = ("zero-shot", "retrieval", "pairs")
+GROUPS = {  # with the mean over the group, where all of it was evaluated
+    "downstream": (
+        "caltech101",
+        "dtd",
+        "pets",
+        "flowers",
+        "sun397",
+        "aircraft",
+        "cifar10",
+        "cifar100",
+        "food101",
+    ),
+    "captions": ("flickr30k", "flickr8k", "coco"),
+    "ood": ("imagenet-v2", "imagenet-a", "imagenet-r", "imagenet-sketch"),
+}
+MEAN_PER_CLASS = ("caltech101", "pets", "flowers", "aircraft")  # whose probes are scored so (El Banani, Kornblith)
+PAIRS = "mmvp"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalConfig:
+    """The protocols. Defaults are the papers' where they say: 96 costs, 5-way 5-shot."""
+
+    costs: int = 96  # values of C tried by a linear probe, log-spaced from 1e-6 to 1e6
+    iterations: int = 1000  # of L-BFGS at most, for each C
+    ways: int = 5  # classes of a few-shot episode
+    shots: int = 5  # training images of each class
+    queries: int = 6  # test images of each class
+    episodes: int = 1000  # at least 1000, so that the interval is narrow
+    center: bool = False  # subtract the mean of an episode's training features first
+    split: Literal["test", "all"] = "test"  # of captioned images; all: where no image was trained on
+    seed: int = 0  # of subsets, the validation split and the episodes
+
+    def __post_init__(self) -> None:
+        check_fields(self, costs=2, iterations=1, ways=2, shots=1, queries=1, episodes=1000, seed=0)
+
+
+def expand(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Every set once, groups written out; what is not known is refused with a suggestion."""
+    if not any(names):
+        raise InputError("nothing is named to evaluate on: give --on, as in --on cifar10,flickr8k")
+    found = dict.fromkeys(each for name in names for each in GROUPS.get(name, (name,)))
+    known = (*CATALOG, *PAIR_CATALOG, PAIRS)
+    for name in found:
+        if name not in known and not Path(name).is_dir() and not is_captioned(name):
+            near = difflib.get_close_matches(name, [*known, *GROUPS], n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(dict.fromkeys([*known, *GROUPS]))}"
+            raise InputError(f"there is no data set {name!r} to evaluate on: {hint}")
+    return tuple(found)
+
+
+def check_there(names: tuple[str, ...], root: Path | None) -> None:
+    """Every set has its folder, before hours are spent on the first."""
+    for name in names:
+        entry = MMVP if name == PAIRS else PAIR_CATALOG.get(name) or entry_of(name)
+        if entry.folders:
+            find_folder(name, entry, root)
+
+
+def tasks_on(name: str, wanted: tuple[Task, ...], *, text: bool) -> tuple[Task, ...]:
+    """What is asked of a model on this set: of the tasks that the set can serve those wanted, or the usual ones."""
+    can = _served(name)
+    if wanted:
+        return tuple(task for task in wanted if task in can)
+    if name in PAIR_CATALOG:  # COCO serves as a set of classes too, but only if asked
+        return ("retrieval",)
+    usual = ("zero-shot",) if name == "imagenet" else can  # a probe on 1.3 million images only if asked
+    return tuple(task for task in usual if text or task not in NEED_TEXT) or usual
+
+
+def _served(name: str) -> tuple[Task, ...]:
+    if name == PAIRS:
+        return ("pairs",)
+    retrieval: tuple[Task, ...] = ("retrieval",) if is_captioned(name) else ()
+    if retrieval and name not in CATALOG:
+        return retrieval
+    classes: tuple[Task, ...] = ("zero-shot", "probe", "few-shot")
+    return (*(classes if "train" in entry_of(name).splits else classes[:1]), *retrieval)

@@ -1,0 +1,153 @@
+"""What a model says of images and texts, kept on disk by weights and data: the second evaluation reads it.
+
+A set is computed in parts that survive an interruption. n examples, D width of the vision tower, E width of the joint space.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from antiphase import console, files
+from antiphase.config import InputError, fingerprint
+from antiphase.data.cache import cache_root
+from antiphase.data.imageset import PixelSource
+from antiphase.models.checkpoint import Run
+from antiphase.models.classifier import Normalized
+from antiphase.models.clip import CLIP, VisionTower
+from antiphase.models.lean import lean
+from antiphase.runtime import frozen
+
+FORMAT = 1  # raised when the same model would say something else of the same data
+PART = 2048  # examples of a file
+BATCH = 64  # examples at a time
+
+
+class Pictures(Protocol):
+    """An ImageSet or a PairSet."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def ids(self) -> NDArray[np.int64]: ...
+    @property
+    def source(self) -> PixelSource: ...
+    @property
+    def fingerprint(self) -> str: ...
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A run's model and what is known of its features already."""
+
+    run: Run
+    device: torch.device | str = "cpu"
+    keep: bool = True  # read and write features on disk
+
+    @cached_property
+    def model(self) -> nn.Module:
+        return self.run.model(self.device)
+
+    @property
+    def clip(self) -> CLIP:
+        if not isinstance(self.model, CLIP):
+            raise InputError(
+                f"{self.run.folder} is a {self.run.config.title}, which has no text tower: it reads no texts"
+            )
+        return self.model
+
+    def class_tokens(self, images: Pictures) -> Tensor:
+        """(n, D): the class token after the last norm, before the head of a ViT or the projection of a CLIP"""
+
+        def encode(rows: range) -> Tensor:
+            pixels = images.source.read(images.ids[rows.start : rows.stop])
+            return class_token(self.model, pixels.to(self.device))
+
+        return self._parts("class token", images.fingerprint, len(images), encode, f"features of {images.name}")
+
+    def embeddings(self, images: Pictures) -> Tensor:
+        """(n, E): images in the joint space, not normalised"""
+        tower = self.clip.visual.model
+        assert isinstance(tower, VisionTower)
+        return self.class_tokens(images) @ tower.projection.detach().cpu()
+
+    def texts(self, texts: Sequence[str]) -> Tensor:
+        """(n, E): texts in the joint space, not normalised"""
+        digest = hashlib.sha256("\n".join(f"{len(text)} {text}" for text in texts).encode()).hexdigest()
+
+        def encode(rows: range) -> Tensor:
+            return self.clip.encode_text(self.clip.tokenize(texts[rows.start : rows.stop]))
+
+        return self._parts("text", digest, len(texts), encode, "captions")
+
+    def _parts(self, kind: str, data: str, n: int, encode: Callable[[range], Tensor], label: str) -> Tensor:
+        depends = {"format": FORMAT, "kind": kind, "data": data}
+        key = fingerprint({**depends, "model": self.run.config, "weights": self.run.weights_digest})
+        parts = []
+        with console.progress(label, n) as advance:
+            for start in range(0, n, PART):
+                rows = range(start, min(start + PART, n))
+                path = cache_root() / "features" / key / f"{start}.safetensors"
+                found = _read(path, len(rows)) if self.keep else None
+                if found is None:
+                    found = self._encode(rows, encode, advance)
+                    if self.keep:
+                        _write(path, found)
+                else:
+                    advance(len(rows), "")
+                parts.append(found)
+        return torch.cat(parts)
+
+    def _encode(self, rows: range, encode: Callable[[range], Tensor], advance: Callable[[int, str], None]) -> Tensor:
+        found = []
+        with frozen(self.model), torch.no_grad(), lean(self.model):
+            for start in range(rows.start, rows.stop, BATCH):
+                some = range(start, min(start + BATCH, rows.stop))
+                found.append(encode(some).float().cpu())
+                advance(len(some), "")
+        return torch.cat(found)
+
+
+def class_token(model: nn.Module, pixels: Tensor) -> Tensor:
+    """(B, D) of (B, C, H, W) pixels in [0,1]"""
+    visual = model.visual if isinstance(model, CLIP) else model
+    assert isinstance(visual, Normalized)
+    vit: Any = visual.model.vit if isinstance(visual.model, VisionTower) else visual.model
+    features: Tensor = vit.forward_head(vit.forward_features((pixels - visual.mean) / visual.std), pre_logits=True)
+    return features
+
+
+def _write(path: Path, features: Tensor) -> None:
+    about = {"sha256": _digest(features)}
+    files.write_whole(path, lambda temporary: save_file({"features": features.contiguous()}, temporary, metadata=about))
+
+
+def _read(path: Path, n: int) -> Tensor | None:
+    """What was kept, if it is there and whole."""
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="pt") as kept:
+            features: Tensor = kept.get_tensor("features")
+            if len(features) == n and (kept.metadata() or {}).get("sha256") == _digest(features):
+                return features
+    except (SafetensorError, OSError):
+        pass
+    console.say(f"the kept features at {path} are damaged: computing them again")
+    return None
+
+
+def _digest(features: Tensor) -> str:
+    return hashlib.sha256(features.contiguous().numpy().tobytes()).hexdigest()
