@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -103,7 +104,7 @@ def _compute(
     per_image = _merge(before, standing, parts, attack, settings["protocol"])
     answer: Cell = {
         "attack": to_plain(attack),
-        "eps": float(attack.within.eps),
+        "eps": float(attack.within.eps) if math.isfinite(attack.within.eps) else None,  # None: the smallest is sought
         "protocol": settings["protocol"],
         "rates": rates_of(
             np.equal(per_image["clean"], per_image["label"]), np.array(per_image["changed_in_run"], dtype=bool)
