@@ -10,11 +10,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 stderr = Console(stderr=True, highlight=False)
 stdout = Console(highlight=False)
+_shown: list[Progress] = []  # the bar on the screen, if there is one
 
 
 @contextmanager
 def progress(label: str, total: int, done: int = 0, *, show: bool = True) -> Iterator[Callable[[int, str], None]]:
-    """A bar with the time left; yields `advance(steps, note)`. Silent when stderr is not a terminal."""
+    """A bar with the time left; yields `advance(steps, note)`. Silent when stderr is not a terminal.
+
+    Inside another one it is a second line below it.
+    """
+    if _shown:
+        yield from _line(_shown[-1], label, total, done)
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -25,12 +32,23 @@ def progress(label: str, total: int, done: int = 0, *, show: bool = True) -> Ite
         TextColumn("{task.fields[note]}"),
     )
     with Progress(*columns, console=stderr, transient=True, disable=not (show and stderr.is_terminal)) as bar:
-        task = bar.add_task(label, total=total, completed=done, note="")
+        _shown.append(bar)
+        try:
+            yield from _line(bar, label, total, done)
+        finally:
+            _shown.remove(bar)
 
-        def advance(steps: int = 1, note: str = "") -> None:
-            bar.update(task, advance=steps, note=note)
 
+def _line(bar: Progress, label: str, total: int, done: int) -> Iterator[Callable[[int, str], None]]:
+    task = bar.add_task(label, total=total, completed=done, note="")
+
+    def advance(steps: int = 1, note: str = "") -> None:
+        bar.update(task, advance=steps, note=note)
+
+    try:
         yield advance
+    finally:
+        bar.remove_task(task)
 
 
 def say(text: str) -> None:

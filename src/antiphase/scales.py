@@ -21,16 +21,32 @@ class Scale:
     depths: tuple[int, ...]
     epochs: int
     seeds: int
+    fewer_seeds: tuple[tuple[int, int], ...] = ()  # (depth, seeds) where there are fewer
+    adv_epochs: int  # of adversarial fine-tuning
+    adv_from_scratch: bool  # adversarial training from scratch as well
+    more_classes: str | None  # a second data set, with more classes; None: not at this scale
+    larger_images: str  # a data set of larger images (the paper's Tiny ImageNet)
     eval_images: int | None  # class-balanced subset of the test split; None: all of it
+    measure_images: int  # of those, for what looks inside attention
+    audit_images: int  # of those, for the audit of the theory
     eps: tuple[str, ...]  # Linf budgets on which success spans little to nearly all
     pgd_steps: int
     pgd_runs: int
+    patch_widths: tuple[int, ...]  # in pixels
+    patch_steps: int
+    autoattack: tuple[int, int, int]  # iterations, targets, queries of Square: 100, 9, 5000 is `standard`
+    autoattack_images: int
+    cw: tuple[int, int]  # searches, steps of each
+    cw_images: int
     lipschitz_draws: int  # M of L-sample
     probes: int  # K of the forward-mode alignment estimator
     max_probes: int  # doubled up to so many for images whose sign is undecided
     probe_images: int | None  # class-balanced subset of the training split for linear probes; None: all of it
     probe_costs: int  # values of C that a linear probe tries
     accuracy_floor: float | None  # depth-1 test accuracy below which no verdict is given; None: no verdicts at all
+
+    def seeds_at(self, depth: int) -> int:
+        return dict(self.fewer_seeds).get(depth, self.seeds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +74,7 @@ class ClipScale:
     augment: Literal["none", "crop-flip", "resized-crop"]
 
 
+STANDARD = (100, 9, 5000)
 PAPER_EPS = ("0.25/255", "0.5/255", "1/255", "2/255", "4/255")
 
 SCALES: dict[ScaleName, Scale] = {
@@ -71,10 +88,22 @@ SCALES: dict[ScaleName, Scale] = {
         depths=(1, 2),
         epochs=8,
         seeds=1,
+        adv_epochs=2,
+        adv_from_scratch=True,
+        more_classes=None,
+        larger_images="digits",
         eval_images=64,
+        measure_images=32,
+        audit_images=16,
         eps=("2/255", "4/255", "8/255", "16/255", "32/255"),
         pgd_steps=10,
         pgd_runs=1,
+        patch_widths=(1, 2),
+        patch_steps=10,
+        autoattack=(20, 3, 200),
+        autoattack_images=32,
+        cw=(3, 50),
+        cw_images=32,
         lipschitz_draws=8,
         probes=8,
         max_probes=8,
@@ -92,10 +121,22 @@ SCALES: dict[ScaleName, Scale] = {
         depths=(1, 2, 4),
         epochs=15,
         seeds=3,
+        adv_epochs=4,
+        adv_from_scratch=False,
+        more_classes="cifar100",
+        larger_images="tiny-imagenet",
         eval_images=512,
+        measure_images=512,
+        audit_images=64,
         eps=PAPER_EPS,
         pgd_steps=20,
         pgd_runs=3,
+        patch_widths=(2, 4, 8),
+        patch_steps=50,
+        autoattack=STANDARD,
+        autoattack_images=64,
+        cw=(5, 100),
+        cw_images=64,
         lipschitz_draws=32,
         probes=32,
         max_probes=32,
@@ -113,10 +154,23 @@ SCALES: dict[ScaleName, Scale] = {
         depths=(1, 2, 4, 8, 12),
         epochs=12,
         seeds=3,
+        fewer_seeds=((8, 2), (12, 1)),
+        adv_epochs=6,
+        adv_from_scratch=True,
+        more_classes="cifar100",
+        larger_images="tiny-imagenet",
         eval_images=1_000,
+        measure_images=512,
+        audit_images=256,
         eps=PAPER_EPS,
         pgd_steps=20,
         pgd_runs=3,
+        patch_widths=(2, 4, 8),
+        patch_steps=50,
+        autoattack=STANDARD,
+        autoattack_images=128,
+        cw=(9, 200),
+        cw_images=128,
         lipschitz_draws=64,
         probes=32,
         max_probes=512,
@@ -134,10 +188,22 @@ SCALES: dict[ScaleName, Scale] = {
         depths=(1, 2, 4, 8, 12),
         epochs=100,
         seeds=3,
+        adv_epochs=50,
+        adv_from_scratch=True,
+        more_classes="cifar100",
+        larger_images="tiny-imagenet",
         eval_images=None,
+        measure_images=1_000,
+        audit_images=512,
         eps=PAPER_EPS,
         pgd_steps=20,
         pgd_runs=3,
+        patch_widths=(2, 4, 8),
+        patch_steps=50,
+        autoattack=STANDARD,
+        autoattack_images=1_000,
+        cw=(9, 1_000),
+        cw_images=1_000,
         lipschitz_draws=64,
         probes=32,
         max_probes=512,

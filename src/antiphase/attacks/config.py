@@ -178,17 +178,25 @@ class AutoAttack(Attack):
 
     within: Within
     version: Version = "standard"
+    steps: int = 100  # of each APGD and FAB; fewer make a cheaper attack that is no longer the authors'
+    targets: int = 9  # of the targeted ones
+    queries: int = 5000  # of Square
     label: Label = "true"
     runs = 1  # as a whole; its stages may have more
 
     def __post_init__(self) -> None:
+        check_fields(self, steps=1, targets=1, queries=1)
         self.stages  # noqa: B018  refuses what a stage would refuse
 
     @property
     def stages(self) -> tuple[Attack, ...]:
-        shared: dict[str, Any] = {"within": self.within, "label": self.label}
-        ce, square = APGD(**shared), Square(**shared)
-        by_target = APGD(loss="dlr-targeted", **shared), FAB(targets=9, **shared)
+        square = Square(within=self.within, label=self.label, queries=self.queries)
+        shared: dict[str, Any] = {"within": self.within, "label": self.label, "steps": self.steps}
+        ce = APGD(**shared)
+        by_target = (
+            APGD(loss="dlr-targeted", targets=self.targets, **shared),
+            FAB(targets=self.targets, **shared),
+        )
         many = APGD(runs=5, **shared), APGD(runs=5, loss="dlr", **shared), FAB(runs=5, **shared), square
         noisy = APGD(eot=20, **shared), APGD(eot=20, loss="dlr", **shared)
         return {

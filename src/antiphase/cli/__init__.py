@@ -17,6 +17,7 @@ COMMANDS = {
     "measure": "Look into the attention of a trained run: sensitivity, branch alignment, cancellation, lambda.",
     "theory": "Hold each lemma and theorem against a trained run and its softmax baseline.",
     "compare": "Attack and measure two runs on the same images and test their difference.",
+    "study": "Run a table or figure of the papers by name, hold it against their numbers, and decide their claims.",
     "report": "Draw the page of a comparison.",
 }
 

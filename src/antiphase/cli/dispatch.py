@@ -1,6 +1,7 @@
 """From words to a typed command and from its outcome to an exit code. tyro reads the flags; refusals become one sentence.
 
-A command module has `Command` (a dataclass with `defaults(scale)`), `run(command) -> result`, `show(result)` and EXAMPLES.
+A command module has `Command` (a dataclass with `defaults(scale)`), `run(command) -> result`, `show(result)` and EXAMPLES;
+where a result can be a failure, also `exit_code(result)`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import typing
 import warnings
 from collections.abc import Callable
+from difflib import get_close_matches
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -58,7 +60,7 @@ def run_command(name: str, argv: list[str]) -> int:
         print(json.dumps(result, allow_nan=False))
     else:
         module.show(result)
-    return 0
+    return int(module.exit_code(result)) if hasattr(module, "exit_code") else 0
 
 
 def _fail(name: str, sentence: str, code: int) -> int:
@@ -91,7 +93,9 @@ def _defaults(module: ModuleType, argv: list[str]) -> Any:
     """The command at the scale that argv asks for (without --scale, at smoke), with its config file laid over it."""
     given = _value_of("--scale", argv)
     if given is not None and given not in SCALES:
-        raise InputError(f"scale {given!r} is not known: it takes {', '.join(SCALES)}")
+        near = get_close_matches(given, SCALES, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(SCALES)}"
+        raise InputError(f"scale {given!r} is not known: {hint}")
     command, file = module.Command.defaults(given or "smoke"), _value_of("--config", argv)
     return command.with_file(Path(file)) if file and hasattr(command, "with_file") else command
 

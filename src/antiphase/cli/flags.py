@@ -83,4 +83,4 @@ class OfRuns:
 
 
 def at_most(images: ImageSet, n: int | None, seed: int) -> ImageSet:
-    return images.subset(min(n or len(images), len(images)), seed)
+    return images.at_most(n, seed)

@@ -125,6 +125,10 @@ class ImageSet:
         chosen = np.sort(order[np.lexsort((turn, place))[:n]])  # first of every class, then second of every class, ...
         return self.take(chosen)
 
+    def at_most(self, n: int | None, seed: int = 0) -> ImageSet:
+        """A subset of n images, or all where there are no more."""
+        return self.subset(min(n or len(self), len(self)), seed)
+
     def take(self, rows: NDArray[np.int64]) -> ImageSet:
         """The images at these positions, in this order."""
         categories = None if self.categories is None else tuple(self.categories[i] for i in rows)

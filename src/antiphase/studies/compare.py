@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from antiphase import runtime
-from antiphase.attacks import engine
 from antiphase.attacks.config import PGD
 from antiphase.config import InputError, to_plain
 from antiphase.data.imageset import ImageSet
@@ -18,11 +16,11 @@ from antiphase.measures.success import DENOMINATORS
 from antiphase.models.checkpoint import Run
 from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.config import ViTConfig
-from antiphase.models.taps import taps
 from antiphase.studies.attacked import attack_cells, changed, right
 from antiphase.studies.cells import Cell, check_fits
 from antiphase.studies.config import CompareConfig
 from antiphase.studies.measured import alignment_cell, lambda_rows, lipschitz_cell, parameters
+from antiphase.studies.pictures import looks
 
 Row = dict[str, Any]
 Pair = tuple[Run, Run]
@@ -161,35 +159,6 @@ def _pictures(
                 "eps": float(attack.within.eps),
                 "image": int(one.ids[0]),
                 "label": one.class_names[int(one.labels[0])],
-                "models": [_looks(run.classifier_for(images, device), one, attack, seed, device) for run in runs],
+                "models": [looks(run.classifier_for(images, device), one, attack, seed, device) for run in runs],
             }
     return None
-
-
-def _looks(model: nn.Module, one: ImageSet, attack: PGD, seed: int, device: torch.device | str) -> Row:
-    clean = one.all
-    attacked = engine.run(model, clean.pixels, clean.labels, attack, ids=clean.ids, seed=seed).adversarial
-    states = {"clean": clean.pixels, "attacked": attacked}
-    return {state: _look(model, pixels.to(device), one.class_names) for state, pixels in states.items()}
-
-
-def _look(model: nn.Module, pixels: Tensor, names: tuple[str, ...]) -> Row:
-    """Pixels, prediction, and the last layer's maps (mean over heads) as the class token sees the patches."""
-    with torch.no_grad(), taps(model) as record:
-        logits = model(pixels)
-    layer, maps = list(record.items())[-1]
-    side = round((maps.signal.shape[-1] - 1) ** 0.5)
-
-    def seen(a: Tensor) -> Any:
-        return a[0].mean(dim=0)[0, 1:].reshape(side, side).tolist()
-
-    return {
-        "pixels": pixels[0].permute(1, 2, 0).tolist(),
-        "prediction": names[int(logits.argmax())],
-        "confidence": float(logits.softmax(dim=1).max()),
-        "layer": layer,
-        "A1": seen(maps.signal),
-        "A2": None if maps.noise is None else seen(maps.noise),
-        "combined": seen(maps.combined),
-        "lambda": float(maps.lam),
-    }

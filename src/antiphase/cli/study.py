@@ -1,0 +1,213 @@
+"""antiphase study"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from antiphase.config import InputError
+from antiphase.data.catalog import check_name, missing
+from antiphase.files import require_folder
+from antiphase.scales import ScaleName
+from antiphase.studies.catalog import chosen, studies
+from antiphase.studies.claims import contrasts_of, verdicts
+from antiphase.studies.cost import Prices
+from antiphase.studies.ledger import Ledger
+from antiphase.studies.plan import Cell, data_of, ordered
+from antiphase.studies.setting import Setting
+from antiphase.studies.study import Found, Study
+
+ACTIONS = {
+    "list": "every study with its question",
+    "show": "the question, grid and claims of a study, and its table as far as the ledger has it",
+    "run": "do what the ledger lacks",
+    "status": "what the ledger has of each study",
+    "verdicts": "every claim, decided by the ledger",
+    "export": "all rows and tables into --out",
+}
+EXAMPLES = """\
+  antiphase study list
+  antiphase study show table1 --scale cpu
+  antiphase study run fig2a --ledger runs/studies
+  antiphase study run table1 fig2a fig2c fig5 --scale cpu --ledger runs/cpu
+  antiphase study run all --scale paper --dry-run
+  antiphase study status --ledger runs/studies
+  antiphase study verdicts --scale cpu --ledger runs/cpu
+  antiphase study export --scale cpu --ledger runs/cpu --out runs/cpu/export"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    action: tyro.conf.Positional[str]  # list, show, run, status, verdicts, export
+    names: tyro.conf.Positional[tuple[str, ...]] = ()  # studies: fig2a, or fig2 for all of its parts; none: all
+    ledger: Path = Path("runs/studies")  # folder of finished cells; several scales and processes may share it
+    scale: ScaleName = "smoke"  # sizes of everything; smoke is for tests and gives no verdict
+    data: str | None = None  # in place of the scale's main data set
+    data_root: Path | None = None  # where data sets lie; $ANTIPHASE_DATA when not given
+    dry_run: bool = False  # with run: print every cell that is missing with its cost, and do nothing
+    out: Path | None = None  # with export: folder for rows, tables and a leaderboard entry
+    device: str = "auto"  # auto, cpu, cuda, cuda:1, mps
+    json: bool = False  # print the result as JSON on stdout
+
+    @classmethod
+    def defaults(cls, scale: ScaleName) -> Command:
+        return cls(action=tyro.MISSING, scale=scale)
+
+    def __post_init__(self) -> None:
+        if self.action is not tyro.MISSING and self.action not in ACTIONS:
+            near = get_close_matches(str(self.action), ACTIONS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(ACTIONS)}"
+            raise InputError(f"study cannot {self.action!r}: {hint}")
+        if self.data is not None:
+            check_name(self.data)
+        chosen(self.names)  # refuses an unknown one
+
+    @property
+    def setting(self) -> Setting:
+        return Setting.at(self.scale, self.data)
+
+
+def run(command: Command) -> dict[str, Any]:
+    named, setting, ledger = chosen(command.names), command.setting, Ledger(command.ledger)
+    about = {"action": command.action, "scale": command.scale, "ledger": str(command.ledger)}
+    if command.action == "list":
+        return about | {"studies": [_described(study, setting) for study in named]}
+    if command.action == "run":
+        return about | (_planned if command.dry_run else _run)(command, named, setting, ledger)
+    found = Found(ledger)
+    if command.action == "show":
+        return about | {"studies": [_shown(study, setting, found) for study in named]}
+    if command.action == "status":
+        return about | _status(named, setting, ledger)
+    if command.action == "verdicts":
+        return about | {"verdicts": _verdicts(command, setting, found)}
+    return about | _exported(command, named, setting, found)
+
+
+def _described(study: Study, setting: Setting) -> dict[str, Any]:
+    return {
+        "name": study.name,
+        "title": study.title,
+        "question": study.question,
+        "claims": study.claims(setting),
+        "minutes": study.minutes,
+        "clip": study.clip,
+    }
+
+
+def _table(study: Study, setting: Setting, found: Found) -> dict[str, Any]:
+    lines = [asdict(line) for line in study.lines(setting, found)]
+    return {"name": study.name, "title": study.title, "scale": setting.scale, "lines": lines}
+
+
+def _shown(study: Study, setting: Setting, found: Found) -> dict[str, Any]:
+    cells = [{"kind": cell.kind, "title": cell.title, "key": cell.key} for cell in ordered(study.cells(setting))]
+    listed = [
+        {"claim": c.claim, "part": c.part, "reading": c.reading, "name": c.name} for c in study.contrasts(setting)
+    ]
+    return _described(study, setting) | {"cells": cells, "contrasts": listed} | _table(study, setting, found)
+
+
+def _cells(named: list[Study], setting: Setting) -> list[Cell]:
+    return ordered(cell for study in named for cell in study.cells(setting))
+
+
+def _absent(cells: list[Cell], command: Command) -> dict[str, str]:
+    """Data sets that are not here, with why."""
+    names = dict.fromkeys(name for cell in cells for name in data_of(cell))
+    return {name: why for name in names if (why := missing(name, command.data_root)) is not None}
+
+
+def _planned(command: Command, named: list[Study], setting: Setting, ledger: Ledger) -> dict[str, Any]:
+    cells = _cells(named, setting)
+    prices = Prices.learned(row for _, row in ledger.rows())
+    todo = [cell for cell in cells if not ledger.has(cell)]
+    costs = [prices.seconds(cell) for cell in todo]
+    listed = [
+        {"kind": c.kind, "title": c.title, "key": c.key, "seconds": round(cost, 1)} for c, cost in zip(todo, costs)
+    ]
+    return {
+        "planned": listed,
+        "there": len(cells) - len(todo),
+        "seconds": round(sum(costs), 1),
+        "learned_from": prices.cells,
+        "absent": _absent(cells, command),
+    }
+
+
+def _run(command: Command, named: list[Study], setting: Setting, ledger: Ledger) -> dict[str, Any]:
+    require_folder(command.ledger)
+    cells = _cells(named, setting)
+    absent = _absent(cells, command)
+    from antiphase import console
+    from antiphase.runtime import pick_device
+    from antiphase.studies.runner import run
+    from antiphase.studies.work import Bench
+
+    for why in absent.values():
+        console.say(f"what needs it is left out: {why}")
+    outcome = run(cells, Bench(ledger, command.data_root, pick_device(command.device), command.scale), absent)
+    titles = {cell.key: cell.title for cell in cells}
+    found = Found(ledger)
+    return {
+        "studies": [_table(study, setting, found) for study in named],
+        "verdicts": [v for v in _verdicts(command, setting, found) if v["claim"] in _claims(named, setting)],
+        "failed": [{"title": titles[key], "key": key, "error": error} for key, error in outcome.failed.items()],
+        "waiting": [titles[key] for key in outcome.waiting],
+        "absent": absent,
+    }
+
+
+def _claims(named: list[Study], setting: Setting) -> set[str]:
+    return {claim for study in named for claim in study.claims(setting)}
+
+
+def _status(named: list[Study], setting: Setting, ledger: Ledger) -> dict[str, Any]:
+    rows = []
+    for study in named:
+        cells = ordered(study.cells(setting))
+        failed = {cell.title: told["error"] for cell in cells if (told := ledger.failure(cell)) is not None}
+        done = sum(ledger.has(cell) for cell in cells)
+        rows.append({"name": study.name, "cells": len(cells), "done": done, "failed": failed})
+    return {"studies": rows, "damaged": ledger.damaged()}
+
+
+def _verdicts(command: Command, setting: Setting, found: Found) -> list[dict[str, Any]]:
+    """Of all claims, or of those that the named studies decide; a claim is always decided by everything listed for it."""
+    wanted = _claims(chosen(command.names), setting) if command.names else None
+    every = list(studies().values())
+    listed = contrasts_of(every, setting)
+    shown = [v for v in verdicts(every, setting, found) if wanted is None or v["claim"] in wanted]
+    return [
+        v | {"studies": _deciding(v["claim"], every, setting)} for v in shown if wanted is None or listed[v["claim"]]
+    ]
+
+
+def _deciding(claim: str, every: list[Study], setting: Setting) -> list[str]:
+    return [study.name for study in every if claim in study.claims(setting)]
+
+
+def _exported(command: Command, named: list[Study], setting: Setting, found: Found) -> dict[str, Any]:
+    if command.out is None:
+        raise InputError("export needs a folder to write to: give --out")
+    require_folder(command.out)
+    from antiphase.report.export import write_export
+
+    tables = [_table(study, setting, found) for study in named]
+    rows = [row for _, row in found.ledger.rows()]
+    return {"files": write_export(command.out, rows, tables, _verdicts(command, setting, found))}
+
+
+def exit_code(result: dict[str, Any]) -> int:
+    """1 where cells failed."""
+    return int(result["action"] == "run" and bool(result.get("failed")))
+
+
+def show(result: dict[str, Any]) -> None:
+    from antiphase.report.study import SHOWN
+
+    SHOWN[result["action"]](result)

@@ -1,0 +1,142 @@
+"""Studies on the terminal: what there is, what a run found beside the paper's numbers, and what became of the claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from antiphase.console import stdout
+from antiphase.report.tables import number, table
+
+Row = dict[str, Any]
+COLOURS = {"supported": "green", "not supported": "red", "inconclusive": "yellow"}
+COLUMNS = ("", "reference", "ours", "interval", "reading", "n", "seeds")
+
+
+def say(text: str, style: str = "") -> None:
+    stdout.print(text, style=style, markup=False, soft_wrap=True)
+
+
+def figure(value: Any, unit: str) -> str:
+    """A rate in percent, another number to three digits, a word as it is."""
+    if value is None or isinstance(value, str):
+        return value or "-"
+    return f"{100 * value:.1f} %" if unit == "%" else number(value)
+
+
+def span(interval: Any, unit: str) -> str:
+    if interval is None:
+        return "-"
+    low, high = interval
+    return f"[{100 * low:.1f}, {100 * high:.1f}]" if unit == "%" else f"[{number(low)}, {number(high)}]"
+
+
+def columns_of(line: Row) -> tuple[str, ...]:
+    """A line of a study as texts: label, reference, ours, interval, reading, n, seeds."""
+    unit = line["unit"]
+    ours = figure(line["value"], unit) if line["value"] is not None else line["note"] or "-"
+    n, seeds = ("-" if line[key] is None else str(line[key]) for key in ("n", "seeds"))
+    return line["label"], figure(line["reference"], unit), ours, span(line["interval"], unit), line["reading"], n, seeds
+
+
+def show_table(study: Row) -> None:
+    table(f"{study['title']} (scale {study['scale']})", COLUMNS, map(columns_of, study["lines"]))
+    for line in study["lines"]:
+        if line["note"] and line["value"] is not None:
+            say(f"- {line['label']}, {line['reading']}: {line['note']}")
+
+
+def show_list(result: Row) -> None:
+    for study in result["studies"]:
+        minutes = study["minutes"]
+        cost = "not measured yet" if minutes is None else f"{minutes:.0f} min at cpu"
+        claims = ", ".join(study["claims"]) or "no claim of its own"
+        pair = "; takes --clip and --diffclip" if study["clip"] else ""
+        say(study["name"], "bold")
+        say(f"  {study['question']}\n  {claims}; {cost}{pair}")
+
+
+def show_study(result: Row) -> None:
+    for study in result["studies"]:
+        show_list({"studies": [study]})
+        say(f"  {len(study['cells'])} cells at this scale:")
+        for cell in study["cells"]:
+            say(f"    {cell['key']}  {cell['title']}")
+        for contrast in study["contrasts"]:
+            say(f"  {contrast['claim']} says above 0: {contrast['name']} ({contrast['reading']})")
+        show_table(study)
+
+
+def show_run(result: Row) -> None:
+    if "planned" in result:
+        return _show_plan(result)
+    for study in result["studies"]:
+        show_table(study)
+    for cell in result["failed"]:
+        say(f"failed: {cell['title']}: {cell['error']}", "red")
+    if result["waiting"]:
+        say(f"{len(result['waiting'])} cells wait for cells that failed or data that are not here", "yellow")
+    for name, why in result["absent"].items():
+        say(f"{name}: {why}", "yellow")
+    show_verdicts(result)
+    return None
+
+
+def _show_plan(result: Row) -> None:
+    from antiphase.studies.cost import duration
+
+    for cell in result["planned"]:
+        say(f"{duration(cell['seconds']):>8}  {cell['title']}")
+    learned = result["learned_from"]
+    basis = (
+        f"priced by {learned} finished cells"
+        if learned
+        else "priced by operations on two CPU cores: no cell is finished yet"
+    )
+    total = duration(result["seconds"])
+    say(f"{len(result['planned'])} cells to do, about {total} ({basis}); {result['there']} are there", "bold")
+    for name, why in result["absent"].items():
+        say(f"{name}: {why}", "yellow")
+
+
+def show_status(result: Row) -> None:
+    say(f"{result['ledger']} at scale {result['scale']}", "bold")
+    for study in result["studies"]:
+        failed = f", {len(study['failed'])} failed" if study["failed"] else ""
+        say(f"  {study['name']:<16} {study['done']} of {study['cells']} cells{failed}")
+        for title, error in study["failed"].items():
+            say(f"    failed: {title}: {error}", "red")
+    for sentence in result["damaged"]:
+        say(sentence, "red")
+
+
+def show_verdicts(result: Row) -> None:
+    if result["verdicts"] and result["scale"] == "smoke":
+        say("No verdicts: the smoke scale is for tests.", "yellow")
+        return
+    for row in result["verdicts"]:
+        style = f"bold {COLOURS.get(row['verdict'], 'dim')}"
+        say(f"{row['claim']}: {row['verdict']} ({row['why']})", style)
+        say(
+            f"  {row['statement']}; decided under {row['reading'] or 'nothing yet'} by {', '.join(row['studies']) or '-'}"
+        )
+        for reading, other in list(row["readings"].items())[1:]:
+            say(f"  under {reading}: {other['verdict']} ({other['why']})")
+        if len(row["parts"]) > 1:
+            for part, other in row["parts"].items():
+                say(f"  {part}: {other['verdict']} ({other['why']})")
+
+
+def show_export(result: Row) -> None:
+    for path in result["files"]:
+        print(path)
+
+
+SHOWN: dict[str, Callable[[Row], None]] = {
+    "list": show_list,
+    "show": show_study,
+    "run": show_run,
+    "status": show_status,
+    "verdicts": show_verdicts,
+    "export": show_export,
+}

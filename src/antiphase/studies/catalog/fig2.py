@@ -1,0 +1,127 @@
+"""Figure 2: is the differential twin easier to fool? (a, b) perturbed pixels, (c, d) patches; (a, c) ViT, (b, d) CLIP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from antiphase.measures.bootstrap import Array, difference
+from antiphase.studies.plan import Attack, Attacked, Cell
+from antiphase.studies.setting import Setting
+from antiphase.studies.sides import ASR, Side, contrast, difference_line, line, success, trained_lines
+from antiphase.studies.study import FIGURE_ONLY, Contrast, Found, Line, Study
+
+Attacks = dict[str, Attack]  # by what a table calls them
+
+
+def pixels(setting: Setting) -> Attacks:
+    return {f"eps {eps}": setting.pgd(eps) for eps in setting.eps}
+
+
+def patches(setting: Setting) -> Attacks:
+    return {f"patch {w} x {w}": setting.patch(w) for w in setting.s.patch_widths}
+
+
+def data_sets(setting: Setting) -> list[str]:
+    more = setting.s.more_classes
+    return [setting.data, *([more] if more not in (None, setting.data) else [])]
+
+
+def twins(setting: Setting, data: str, attack: Attack) -> tuple[tuple[Attacked, ...], tuple[Attacked, ...]]:
+    """The ViT's cells and the DiffViT's, a seed each."""
+    models = [(setting.vit(seed, data=data), setting.diffvit(seed, data=data)) for seed in setting.seeds()]
+    vit, diff = (tuple(setting.attacked(pair[i], attack) for pair in models) for i in (0, 1))
+    return vit, diff
+
+
+def _cells(attacks: Callable[[Setting], Attacks], *, predicted: bool) -> Callable[[Setting], list[Cell]]:
+    def cells(setting: Setting) -> list[Cell]:
+        chosen = list(attacks(setting).values())
+        if predicted:
+            chosen.append(setting.pgd(setting.middle, label="predicted"))
+        return [
+            cell
+            for data in data_sets(setting)
+            for attack in chosen
+            for side in twins(setting, data, attack)
+            for cell in side
+        ]
+
+    return cells
+
+
+def _lines(attacks: Callable[[Setting], Attacks], *, predicted: bool) -> Callable[[Setting, Found], list[Line]]:
+    def lines(setting: Setting, found: Found) -> list[Line]:
+        table: list[Line] = []
+        for data in data_sets(setting):
+            models = [[setting.vit(s, data=data), setting.diffvit(s, data=data)] for s in setting.seeds()]
+            for name, of_seeds in zip(("ViT", "DiffViT"), zip(*models)):
+                table += trained_lines(found, f"{name}, {data}", of_seeds)
+            chosen = attacks(setting)
+            if predicted:
+                away = f"eps {setting.middle} away from the predicted label"
+                chosen[away] = setting.pgd(setting.middle, label="predicted")
+            for label, attack in chosen.items():
+                for reading in ASR:
+                    vit, diff = (Side(side, success(reading)) for side in twins(setting, data, attack))
+                    told = FIGURE_ONLY if reading == "asr_change" and attack.label == "true" else None
+                    for name, side in (("ViT", vit), ("DiffViT", diff)):
+                        table.append(line(found, f"{name}, {data}, {label}", side, reading, reference=told))
+                    table.append(difference_line(found, f"DiffViT - ViT, {data}, {label}", diff, vit, reading))
+        return table
+
+    return lines
+
+
+def _contrasts(attacks: Callable[[Setting], Attacks], what: str) -> Callable[[Setting], list[Contrast]]:
+    """K1: the DiffViT is easier to fool at every budget and width, on every data set."""
+
+    def contrasts(setting: Setting) -> list[Contrast]:
+        return [
+            contrast("K1", f"ASR of DiffViT - ViT, {data}, {label}", f"{data}, {what}", reading, sides, difference)
+            for reading in ASR
+            for data in data_sets(setting)
+            for label, attack in attacks(setting).items()
+            for sides in [[Side(side, success(reading)) for side in reversed(twins(setting, data, attack))]]
+        ]
+
+    return contrasts
+
+
+def _narrows(setting: Setting) -> list[Contrast]:
+    """K19: the gap is smaller where there are more classes, at every budget."""
+    few, *more = data_sets(setting)
+    return [
+        contrast("K19", f"gap on {few} - gap on {many}, {label}", f"{few} and {many}", reading, sides, _gaps)
+        for reading in ASR
+        for many in more
+        for label, attack in pixels(setting).items()
+        for sides in [
+            [Side(side, success(reading)) for data in (few, many) for side in reversed(twins(setting, data, attack))]
+        ]
+    ]
+
+
+def _gaps(diff_few: Array, vit_few: Array, diff_many: Array, vit_many: Array) -> Array:
+    return np.subtract(diff_few - vit_few, diff_many - vit_many)
+
+
+STUDIES = (
+    Study(
+        name="fig2a",
+        title="Figure 2a: PGD on ViT and DiffViT of depth 1",
+        question="Is a depth-1 DiffViT easier to fool than its ViT at every budget, and does the gap narrow with more classes?",
+        cells=_cells(pixels, predicted=True),
+        lines=_lines(pixels, predicted=True),
+        contrasts=lambda setting: [*_contrasts(pixels, "pixels")(setting), *_narrows(setting)],
+    ),
+    Study(
+        name="fig2c",
+        title="Figure 2c: patch attacks on ViT and DiffViT of depth 1",
+        question="Is a depth-1 DiffViT easier to fool than its ViT by a patch of every width?",
+        cells=_cells(patches, predicted=False),
+        lines=_lines(patches, predicted=False),
+        contrasts=_contrasts(patches, "patches"),
+    ),
+)

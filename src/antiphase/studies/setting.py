@@ -1,0 +1,135 @@
+"""A scale turned into cells: the models, images and attacks that studies share. No torch.
+
+Two studies that ask for the same thing here get equal cells, so nothing is trained or attacked twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from antiphase.attacks import CW, PGD, AutoAttack, Linf, Patch
+from antiphase.config import Budget
+from antiphase.data.catalog import entry_of
+from antiphase.models.config import Differential, Softmax, ViTConfig
+from antiphase.scales import SCALES, Scale, ScaleName
+from antiphase.studies.plan import Attack, Attacked, Images, Predicted, Train
+from antiphase.training.config import TrainConfig
+
+Init = Literal["official", "matched"]
+OutScale = Literal["official", "fixed", "none"]
+PAPER_EPOCHS = {"cifar100": 300}  # at the paper scale, where it is not the scale's own number
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all cells of a study at one scale have in common."""
+
+    scale: ScaleName
+    data: str  # the main data set: the scale's own, or another that the user named
+    clip: Path | None = None  # a CLIP and a DiffCLIP of the user's own: checkpoints or runs
+    diffclip: Path | None = None
+
+    @classmethod
+    def at(cls, scale: ScaleName, data: str | None = None, **given: Any) -> Setting:
+        return cls(scale, data or SCALES[scale].data, **given)
+
+    @property
+    def s(self) -> Scale:
+        return SCALES[self.scale]
+
+    @property
+    def eps(self) -> tuple[Budget, ...]:
+        return tuple(map(Budget, self.s.eps))
+
+    @property
+    def middle(self) -> Budget:
+        """The paper's 1/255; at the smoke scale the budget in its place."""
+        return self.eps[2]
+
+    @property
+    def large(self) -> Budget:
+        """The paper's 4/255, or the budget in its place."""
+        return self.eps[4]
+
+    @property
+    def deepest(self) -> int:
+        """Of the depths with enough seeds to decide anything, the largest."""
+        return max(d for d in self.s.depths if self.s.seeds_at(d) == self.s.seeds)
+
+    def seeds(self, depth: int = 1) -> range:
+        return range(self.s.seeds_at(depth))
+
+    # --------------------------------------------------------------------------------------------- models
+
+    def vit(self, seed: int, depth: int = 1, **options: Any) -> Train:
+        return self._train(Softmax(), seed, depth, **options)
+
+    def diffvit(
+        self,
+        seed: int,
+        depth: int = 1,
+        *,
+        lambda_init: float = 0.8,
+        out_scale: OutScale = "official",
+        init: Init = "official",
+        **options: Any,
+    ) -> Train:
+        """A gain fixed at 0.2 is the official 1 - lambda_init where that is 0.8: then it is one and the same model."""
+        if out_scale == "fixed" and lambda_init == 0.8:
+            out_scale = "official"
+        attention = Differential(lambda_init=lambda_init, out_scale=out_scale)
+        return self._train(attention, seed, depth, init=init, **options)
+
+    def _train(
+        self,
+        attention: Softmax | Differential,
+        seed: int,
+        depth: int,
+        *,
+        data: str | None = None,
+        init: Init = "official",
+        patch: int | None = None,
+        epochs: int | None = None,
+        adv_eps: Budget | None = None,
+        start: Train | None = None,
+    ) -> Train:
+        s, data = self.s, data or self.data
+        side = entry_of(data).size
+        grid = patch or (s.patch * 2 if side >= 64 else s.patch)  # Tiny ImageNet: as many tokens as CIFAR has
+        model = ViTConfig(patch=grid, width=s.width, heads=s.heads, depth=depth, attention=(attention,), init=init)
+        own = PAPER_EPOCHS.get(data, s.epochs) if self.scale == "paper" else s.epochs
+        training = TrainConfig(epochs=epochs or own, seed=seed, adv_eps=adv_eps)
+        return Train(model=model, training=training, data=data, images=s.train_images, start=start)
+
+    # --------------------------------------------------------------------------------------------- images and attacks
+
+    def test(self, n: int | None = None, data: str | None = None) -> Images:
+        return Images(data=data or self.data, n=n or self.s.eval_images)
+
+    def learned(self, of: Train) -> Images:
+        """As many of the images that a run learned from."""
+        return Images(data=of.data, n=self.s.eval_images, split="train", learned=of.images, seed=of.training.seed)
+
+    def pgd(self, eps: Budget, **options: Any) -> PGD:
+        return PGD(within=Linf(eps), steps=self.s.pgd_steps, runs=self.s.pgd_runs, **options)
+
+    def patch(self, width: int) -> PGD:
+        """Free pixels in a square: 50 steps of 0.05 in the paper's setting."""
+        steps = self.s.patch_steps
+        return PGD(within=Patch(1.0, width), steps=steps, step_size=2.5 / steps)
+
+    def autoattack(self, eps: Budget) -> AutoAttack:
+        steps, targets, queries = self.s.autoattack
+        return AutoAttack(within=Linf(eps), steps=steps, targets=targets, queries=queries)
+
+    def cw(self) -> CW:
+        searches, steps = self.s.cw
+        return CW(searches=searches, steps=steps)
+
+    def attacked(self, of: Train, attack: Attack, n: int | None = None) -> Attacked:
+        return Attacked(of=of, images=self.test(n, of.data), attack=attack)
+
+    def predicted(self, of: Train, images: Images | None = None) -> Predicted:
+        return Predicted(of=of, images=images or self.test(self.s.measure_images, of.data))

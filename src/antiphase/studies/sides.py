@@ -1,0 +1,187 @@
+"""From cells to numbers: a side is one model, a cell a seed, with one value (or ratio) an image. No torch.
+
+Lines of a table and contrasts of a claim are both made of sides. S seeds, n images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from antiphase.measures.bootstrap import Arm, Statistic, first, interval
+from antiphase.measures.decision import Finding
+from antiphase.studies.plan import Attacked, OfImages, Predicted, Train
+from antiphase.studies.study import Answer, Contrast, Found, Line, Missing
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Values = Callable[[Answer], tuple[Array, Array]]  # (n,) tops and bottoms of a ratio of sums
+
+
+@dataclass(frozen=True)
+class Side:
+    cells: tuple[OfImages, ...]  # one a seed
+    values: Values
+    kind: Literal["ratio", "median"] = "ratio"
+    surrogate: bool = False
+
+    def arm(self, found: Found) -> Arm:
+        tops, bottoms = zip(*(self.values(found(cell)) for cell in self.cells))
+        samples = {repr(cell.images) for cell in self.cells}
+        return Arm(np.stack(tops), np.stack(bottoms), "; ".join(sorted(samples)), self.kind)
+
+    def right(self, found: Found) -> int:
+        """Fewest correctly classified images of any seed."""
+        return min(int(_right(found(_told(cell))).sum()) for cell in self.cells)
+
+    @property
+    def models(self) -> tuple[Train, ...]:
+        return tuple(cell.of for cell in self.cells)
+
+
+def _told(cell: OfImages) -> OfImages:
+    """The cell that knows what the model says of the clean images."""
+    return cell if isinstance(cell, Attacked | Predicted) else Predicted(of=cell.of, images=cell.images)
+
+
+def _right(answer: Answer) -> Array:
+    right: Array = np.equal(answer["images"]["clean"], answer["images"]["label"]).astype(np.float64)
+    return right
+
+
+# ------------------------------------------------------------------------------------------------- values of an attack
+
+READINGS = {
+    "asr_change": "prediction changed, of all images, mean over runs",
+    "asr_correct": "prediction changed, of correctly classified images, mean over runs",
+    "union_change": "prediction changed in at least one run, of all images",
+    "union_correct": "prediction changed in at least one run, of correctly classified images",
+    "robust_accuracy": "correct and changed in no run, of all images",
+    "accuracy": "correct without an attack, of all images",
+}
+ASR = ("asr_change", "asr_correct")  # the paper's reading first
+
+
+def success(reading: str) -> Values:
+    def values(answer: Answer) -> tuple[Array, Array]:
+        right = _right(answer)
+        if reading == "accuracy":
+            return right, np.ones_like(right)
+        changed = np.array(answer["images"]["changed_in_run"], dtype=np.float64)  # (R, n)
+        union = changed.max(axis=0)
+        if reading == "robust_accuracy":
+            return right * (1 - union), np.ones_like(right)
+        rate = union if reading.startswith("union") else changed.mean(axis=0)
+        return (rate * right, right) if reading.endswith("correct") else (rate, np.ones_like(right))
+
+    return values
+
+
+def distance(answer: Answer) -> tuple[Array, Array]:
+    """Size of the smallest perturbation found, of images first correct; what was not fooled is left out."""
+    won = np.array(answer["images"]["changed_in_run"], dtype=np.float64).max(axis=0)
+    return np.array(answer["images"]["distance"]), won * _right(answer)
+
+
+# ------------------------------------------------------------------------------------------------- lines and contrasts
+
+
+def line(
+    found: Found,
+    label: str,
+    side: Side,
+    reading: str,
+    *,
+    reference: float | str | None = None,
+    unit: Literal["%", ""] = "%",
+) -> Line:
+    """Mean over seeds with its interval over seeds and images; without a value while cells are missing."""
+    shown: dict[str, Any] = {"label": label, "reading": reading, "reference": reference, "unit": unit}
+    try:
+        arm = side.arm(found)
+    except Missing:
+        return Line(**shown, note="not run yet")
+    got = interval([arm])
+    note = "surrogate" if side.surrogate else ""
+    return Line(**shown, **pair(got), n=arm.top.shape[1], seeds=len(arm.top), note=note)
+
+
+def pair(got: dict[str, Any]) -> dict[str, Any]:
+    return {"value": got["value"], "interval": None if got["interval"] is None else tuple(got["interval"])}
+
+
+def contrast(
+    claim: str,
+    name: str,
+    part: str,
+    reading: str,
+    sides: Sequence[Side],
+    statistic: Statistic = first,
+) -> Contrast:
+    """A statistic of the sides that the claim says is above 0."""
+    cells = tuple(cell for side in sides for one in side.cells for cell in (one, _told(one), one.of))
+
+    def finding(found: Found) -> Finding:
+        try:
+            arms = [side.arm(found) for side in sides]
+            right = min(side.right(found) for side in sides)
+            accuracy = lowest_accuracy(found, [model for side in sides for model in side.models])
+        except Missing as gap:
+            return Finding(name=name, missing=f"no row of {gap}")
+        return Finding(
+            name=name,
+            **pair(interval(arms, statistic)),
+            seeds=min(len(side.cells) for side in sides),
+            right=right,
+            accuracy=accuracy,
+            surrogate=any(side.surrogate for side in sides),
+        )
+
+    return Contrast(claim=claim, name=name, part=part, reading=reading, finding=finding, cells=cells)
+
+
+def lowest_accuracy(found: Found, models: Sequence[Train]) -> float:
+    """Test accuracy of the weakest depth-1 model that was trained as usual; where there is none, of the weakest of all."""
+    usual = [m for m in models if m.training.adv_eps is None and m.model.depth == 1] or models
+    return min(float(found(m)["test_accuracy"]) for m in usual)
+
+
+def difference_line(found: Found, label: str, one: Side, other: Side, reading: str) -> Line:
+    """First minus second on the same images, with McNemar's test of every seed on the images both classify correctly."""
+    from antiphase.measures.bootstrap import difference
+
+    try:
+        arms = [one.arm(found), other.arm(found)]
+        got = interval(arms, difference)
+        tests = [_mcnemar(found(a), found(b)) for a, b in zip(one.cells, other.cells)]
+    except Missing:
+        return Line(label=label, reading=reading, note="not run yet")
+    note = ""
+    if reading == "asr_correct":  # one test serves both readings
+        note = "McNemar p by seed, both correct: " + ", ".join(f"{p:.2g} (n = {n})" for p, n in tests)
+    return Line(label=label, reading=reading, **pair(got), n=arms[0].top.shape[1], seeds=len(tests), note=note)
+
+
+def _mcnemar(a: Answer, b: Answer) -> tuple[float, int]:
+    from antiphase.measures.interval import mcnemar
+
+    both = (_right(a) * _right(b)).astype(bool)
+    flags = [np.array(answer["images"]["changed_in_run"], dtype=bool).max(axis=0)[both] for answer in (a, b)]
+    test = mcnemar(*flags)
+    return float(test["p"]), int(both.sum())
+
+
+def trained_lines(found: Found, label: str, models: Sequence[Train]) -> list[Line]:
+    """Train and test accuracy of the same model over its seeds."""
+    lines = []
+    for name in ("train_accuracy", "test_accuracy"):
+        try:
+            values = [float(found(model)[name]) for model in models]
+        except Missing:
+            lines.append(Line(label=label, reading=name, note="not run yet"))
+            continue
+        spread = f"sd over seeds {100 * np.std(values, ddof=1):.1f} points" if len(values) > 1 else ""
+        lines.append(Line(label=label, reading=name, value=float(np.mean(values)), seeds=len(values), note=spread))
+    return lines

@@ -1,0 +1,87 @@
+"""A study: a question, the cells that answer it, the lines of its table, and the contrasts that decide claims. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from antiphase.measures.decision import Finding
+from antiphase.studies.ledger import Ledger
+from antiphase.studies.plan import Cell
+from antiphase.studies.setting import Setting
+
+Answer = dict[str, Any]
+FIGURE_ONLY = "figure only"  # the paper draws it and prints no number
+
+
+class Missing(LookupError):
+    """A cell that is not in the ledger."""
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__(cell.title)
+        self.cell = cell
+
+
+@dataclass
+class Found:
+    """Answers by cell; one that is not there raises `Missing`."""
+
+    ledger: Ledger
+    read: dict[str, Answer] = field(default_factory=dict)
+
+    def __call__(self, cell: Cell) -> Answer:
+        if cell.key not in self.read:
+            row = self.ledger.row(cell)
+            if row is None:
+                raise Missing(cell)
+            self.read[cell.key] = row["answer"]
+        return self.read[cell.key]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of a table: the paper's number beside ours."""
+
+    label: str
+    reading: str  # which of the possible meanings was measured
+    value: float | None = None  # None: not there yet
+    interval: tuple[float, float] | None = None  # 95 %
+    n: int | None = None  # images
+    seeds: int | None = None
+    reference: float | str | None = None  # of the paper; FIGURE_ONLY where it has none, None where it has no such thing
+    unit: Literal["%", ""] = "%"
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrast:
+    """What a claim says, as a number that it says is above 0; listed before any run."""
+
+    claim: str
+    name: str
+    part: str  # what the claim is tested on
+    reading: str  # the first reading of a claim is the one that decides
+    finding: Callable[[Found], Finding]
+    cells: tuple[Cell, ...] = ()
+
+
+def nothing(_: Setting) -> list[Contrast]:
+    return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    name: str
+    title: str
+    question: str
+    cells: Callable[[Setting], Sequence[Cell]]
+    lines: Callable[[Setting, Found], Sequence[Line]]
+    contrasts: Callable[[Setting], list[Contrast]] = nothing
+    minutes: float | None = (
+        None  # measured at the cpu scale, on a ledger without any of its cells; None: not measured yet
+    )
+    clip: bool = False  # takes --clip and --diffclip, and trains surrogates without them
+
+    def claims(self, setting: Setting) -> list[str]:
+        return list(dict.fromkeys(contrast.claim for contrast in self.contrasts(setting)))

@@ -1,0 +1,211 @@
+"""The ledger keeps what is finished, whatever happens to the processes that fill it."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, replace
+
+import pytest
+
+from antiphase import files
+from antiphase.config import InputError, to_plain
+from antiphase.models.config import ViTConfig
+from antiphase.studies import runner
+from antiphase.studies.ledger import Damaged, DiskFull, Ledger
+from antiphase.studies.plan import Cell, Images, Predicted, Train, ordered
+from antiphase.studies.work import Bench
+from antiphase.training.config import TrainConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toy(Cell):
+    """A cell that costs nothing: what it answers is in its config."""
+
+    number: int
+    after: Cell | None = None
+
+    @property
+    def title(self) -> str:
+        return f"toy {self.number}"
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "operations", lambda _: 1.0)
+    monkeypatch.setattr("antiphase.studies.cost.operations", lambda _: 1.0)
+    monkeypatch.setattr("antiphase.studies.work.data_fingerprints", lambda *_: {})
+    return Bench(Ledger(tmp_path / "ledger"))
+
+
+def toys(n: int) -> list[Toy]:
+    return [Toy(number=i) for i in range(n)]
+
+
+def answered(cell: Cell, _: Bench) -> dict:
+    return {"square": cell.number**2}
+
+
+def test_a_key_changes_with_every_value_and_not_with_a_new_field_at_its_default():
+    training = TrainConfig(epochs=2)
+    cell = Train(model=ViTConfig(), training=training, data="digits")
+    assert cell.key == Train(model=ViTConfig(depth=1), training=TrainConfig(epochs=2), data="digits").key
+    others = [
+        replace(cell, data="cifar10"),
+        replace(cell, training=replace(training, seed=1)),
+        replace(cell, model=ViTConfig(depth=2)),
+        replace(cell, start=cell),
+    ]
+    assert len({cell.key, *(other.key for other in others)}) == 5
+    assert (
+        Predicted(of=cell, images=Images(data="digits")).key
+        != Predicted(of=others[0], images=Images(data="digits")).key
+    )
+
+
+def test_a_row_made_under_other_defaults_is_refused(bench):
+    cell = Train(model=ViTConfig(), training=TrainConfig(), data="digits")
+    config = to_plain(cell)
+    config["training"]["lr"] = 1.0
+    bench.ledger.keep(cell, {"config": config, "answer": {}})
+    with pytest.raises(Damaged, match="other defaults"):
+        bench.ledger.row(cell)
+
+
+def test_what_is_needed_comes_first_and_once():
+    base = Toy(number=0)
+    late = Toy(number=2, after=Toy(number=1, after=base))
+    assert [c.number for c in ordered([late, base])] == [0, 1, 2]
+
+
+def test_run_does_only_what_is_missing(bench):
+    first = runner.run(toys(3), bench, answer=answered)
+    again = runner.run(toys(5), bench, answer=answered)
+    assert (len(first.computed), len(again.computed), len(again.found)) == (3, 2, 3)
+    row = bench.ledger.row(Toy(number=4))
+    assert row["answer"] == {"square": 16}
+    assert {"environment", "machine", "seeds", "data", "seconds"} <= set(row["provenance"])
+
+
+def test_a_failing_cell_is_recorded_the_others_go_on_and_the_next_run_tries_again(bench):
+    def fragile(cell, _):
+        if cell.number == 1:
+            raise RuntimeError("the loss became nan")
+        return answered(cell, _)
+
+    cells = [*toys(3), Toy(number=7, after=Toy(number=1)), Toy(number=8, after=Toy(number=7, after=Toy(number=1)))]
+    outcome = runner.run(cells, bench, answer=fragile)
+    assert len(outcome.computed) == 2
+    assert list(outcome.failed.values()) == ["the loss became nan"]
+    assert len(outcome.waiting) == 2
+    kept = bench.ledger.failure(Toy(number=1))
+    assert kept["type"] == "RuntimeError"
+    assert "fragile" in kept["traceback"]
+    assert len(runner.run(cells, bench, answer=answered).computed) == 3
+    assert bench.ledger.failure(Toy(number=1)) is None
+
+
+def test_an_answer_that_is_not_a_number_fails_its_cell_only(bench):
+    outcome = runner.run(toys(2), bench, answer=lambda cell, _: {"x": float("nan") if cell.number else 1.0})
+    assert len(outcome.failed) == 1
+    assert len(outcome.computed) == 1
+
+
+@pytest.mark.parametrize("damage", ["", '{"digest": 1', '{"row": {}}', "[]", "\udcff"])
+def test_a_damaged_row_is_named_with_its_remedy_and_nothing_else_is_lost(bench, damage):
+    runner.run(toys(3), bench, answer=answered)
+    path = bench.ledger.row_path(toys(3)[1].key)
+    before = {p: p.read_bytes() for p in path.parent.iterdir() if p != path}
+    path.write_bytes(damage.encode("utf-8", "surrogateescape"))
+    with pytest.raises(Damaged, match=rf"{path.name}.*move it away and run again"):
+        runner.run(toys(3), bench, answer=answered)
+    assert {p: p.read_bytes() for p in path.parent.iterdir() if p != path} == before
+    path.unlink()
+    assert len(runner.run(toys(3), bench, answer=answered).computed) == 1
+
+
+def test_one_changed_digit_in_a_row_is_noticed(bench):
+    runner.run(toys(3), bench, answer=answered)
+    path = bench.ledger.row_path(toys(3)[2].key)
+    path.write_text(path.read_text().replace('"square": 4', '"square": 5'))
+    assert [sentence for sentence in bench.ledger.damaged() if path.name in sentence and "digest" in sentence]
+
+
+def test_a_full_disk_is_named_and_what_was_written_stays(bench, monkeypatch):
+    runner.run(toys(2), bench, answer=answered)
+    whole = files.write_whole
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "write_whole", full)
+    with pytest.raises(DiskFull, match=r"disk of .* is full"):
+        runner.run(toys(4), bench, answer=answered)
+    monkeypatch.setattr(files, "write_whole", whole)
+    assert not bench.ledger.damaged()
+    assert len(runner.run(toys(4), bench, answer=answered).computed) == 2
+
+    def trainer(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(DiskFull):
+        runner.run(toys(5), bench, answer=trainer)
+    assert not list((bench.ledger.folder / "failed").glob("*"))
+
+
+def test_a_ledger_is_about_one_copy_of_a_data_set(bench):
+    bench.ledger.check_data("cifar10", "test", "abc")
+    bench.ledger.check_data("cifar10", "train", "def")
+    bench.ledger.check_data("cifar10", "test", "abc")
+    with pytest.raises(InputError, match="not the one"):
+        bench.ledger.check_data("cifar10", "test", "xyz")
+
+
+WORKER = """
+import os, sys, time
+from pathlib import Path
+import antiphase.studies.cost as cost
+from antiphase.studies import runner, work
+from antiphase.studies.ledger import Ledger
+from tests.test_ledger import Toy, toys
+runner.operations = cost.operations = lambda _: 1.0
+work.data_fingerprints = lambda *_: {}
+folder = Path(sys.argv[1])
+def slowly(cell, bench):
+    with (folder / "started").open("a") as file:
+        file.write(f"{cell.number} {os.getpid()}\\n")
+    time.sleep(0.02)
+    return {"square": cell.number ** 2}
+print("ready", flush=True)
+runner.run(toys(60), work.Bench(Ledger(folder / "ledger")), answer=slowly)
+"""
+
+
+def worker(folder):
+    return subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(folder)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+
+
+def test_three_processes_one_of_them_killed_complete_every_cell_once(tmp_path):
+    workers = [worker(tmp_path) for _ in range(3)]
+    started = tmp_path / "started"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        begun = [line.split() for line in started.read_text().splitlines()] if started.exists() else []
+        if len(begun) > 10 and any(pid == str(workers[0].pid) for _, pid in begun):
+            break
+        time.sleep(0.01)
+    os.kill(workers[0].pid, signal.SIGKILL)
+    for process in workers:
+        process.wait(timeout=60)
+    ledger = Ledger(tmp_path / "ledger")
+    answers = {row["config"]["number"]: row["answer"]["square"] for _, row in ledger.rows()}
+    assert answers == {i: i**2 for i in range(60)}
+    begun = [line.split()[0] for line in started.read_text().splitlines()]
+    assert len(begun) <= 61  # only the cell in flight began twice
+    assert not list((tmp_path / "ledger").rglob("*.partial")) or len(begun) == 61
+    assert json.loads(ledger.row_path(Toy(number=0).key).read_text())["digest"]
