@@ -114,7 +114,7 @@ def missing(name: str, root: str | Path | None = None) -> str | None:
     if name == "digits" or name not in CATALOG:
         return None
     try:
-        find(name, CATALOG[name], root, download=False)
+        find_folder(name, CATALOG[name], root)
     except InputError as error:
         return str(error)
     return None
