@@ -21,7 +21,8 @@ def check_fits(run: Run, images: ImageSet) -> None:
     """The run was trained for images and classes like these; a CLIP takes any classes."""
     if isinstance(run.config, CLIPConfig):
         side = run.config.vision.image
-        if images.shape != (3, side, side):
+        own = tuple(run.about["data"].get("shape", ()))  # grey images, if it learned from such: they are broadcast
+        if images.shape not in ((3, side, side), own):
             remedy = f"give --image-size {side}" if images.shape[0] == 3 else "a CLIP looks at colour images"
             raise InputError(
                 f"{run.folder} takes images of {_size((3, side, side))}, and those of {images.name} are "
