@@ -149,7 +149,7 @@ def most_alive(pairs, digits, n: int, micro_batch: int | None) -> int:
 
 
 def test_what_is_in_memory_at_once_is_flat_in_the_batch_size(pairs, digits):
-    """Eight times the batch: without caching over five times the memory (the captions are the same), with it a few embeddings and cosines more."""
+    """Eight times the images and the same captions: over five times the memory without caching, a few embeddings more with it."""
     assert most_alive(pairs, digits, 1024, None) > 5 * most_alive(pairs, digits, 128, None)
     assert most_alive(pairs, digits, 1024, 64) < 1.25 * most_alive(pairs, digits, 128, 64)
 
