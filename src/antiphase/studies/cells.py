@@ -42,7 +42,8 @@ def looks_at(run: Run) -> tuple[int, int, int]:
 def check_shape(run: Run, data: Data) -> None:
     """The run can look at these images."""
     taken = looks_at(run)
-    if data.shape != taken:
+    grey = tuple(run.about["data"].get("shape", ()))  # if a CLIP learned from such: they are broadcast
+    if data.shape not in (taken, grey):
         who = "a CLIP" if isinstance(run.config, CLIPConfig) else "this run"
         alike = data.shape[0] == taken[0]
         remedy = f"give --image-size {taken[-1]}" if alike else f"{who} looks at {_colour(taken[0])} images"
