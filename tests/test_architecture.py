@@ -79,7 +79,8 @@ print(*sys.modules)
 
 
 @pytest.mark.parametrize(
-    "words", ["--help", "train --help", "compare --help", "attack nowhere", "train --data cifra10"]
+    "words",
+    ["--help", "train --help", "compare --help", "attack nowhere", "train --data cifra10", "eval nowhere --on mmvp"],
 )
 def test_help_and_refusals_load_nothing_heavy(words):
     done = subprocess.run([sys.executable, "-c", ASK, *words.split()], capture_output=True, text=True, check=True)

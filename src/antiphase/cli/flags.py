@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class DataFlags:
     """Which images."""
 
-    data: str | None = None  # digits, cifar10, cifar100, tiny-imagenet, imagenet, coco, or a folder of images
+    data: str | None = None  # digits, cifar10, imagenet, ... (docs/data.md), or a folder of images
     data_root: Path | None = None  # where data sets lie; $ANTIPHASE_DATA when not given
     image_size: int | None = None  # side to which photographs are brought
     download: bool = False  # fetch the data set if it is not there and can be fetched
