@@ -13,7 +13,7 @@ import antiphase
 import antiphase.cli
 
 SOURCE = Path(antiphase.__file__).parent
-BELOW = ["config", "scales", "files", "console", "runtime"]  # in this order too
+BELOW = ["config", "scales", "clip_scales", "files", "console", "runtime"]  # in this order too
 FLOW = [*BELOW, "data", "models", "attacks", "measures", "training", "evals", "studies", "report", "cli"]
 
 

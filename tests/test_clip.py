@@ -478,7 +478,7 @@ def test_a_pair_of_clips_is_compared_and_reported(converted, cli, data_root, tmp
 
 
 BAD = [
-    (["attack", "RUN"], "name some with --data"),
+    (["attack", "RUN"], "name images with --data"),
     (["attack", "RUN", "--data", "digits"], "a CLIP looks at colour images"),
     (["attack", "RUN", "--data", "cifar10", "--image-size", "64"], "give --image-size 32"),
     (["attack", "RUN", "--data", "cifar10", "--prompts", "poems"], "prompts 'poems' are not known"),

@@ -10,6 +10,7 @@ import tyro
 
 from antiphase.cli.flags import at_most
 from antiphase.cli.train import ABOUT_A_RUN
+from antiphase.clip_scales import CLIP_SCALES, ClipScale
 from antiphase.config import InputError, check_fields, from_plain, overlaid, read_yaml
 from antiphase.data.catalog import check_name, entry_of, load
 from antiphase.data.leniency import ALLOWABLE, Leniency
@@ -18,7 +19,7 @@ from antiphase.files import require_folder
 from antiphase.models.clip_config import VARIANTS, VOCABULARIES, CLIPConfig, TextConfig, TokenizerName, VisionConfig
 from antiphase.models.config import Attention
 from antiphase.models.prompts import SETS, check_prompts, templates, texts
-from antiphase.scales import CLIP_SCALES, ClipScale, ScaleName
+from antiphase.scales import ScaleName
 from antiphase.training.config import ContrastiveConfig
 
 if TYPE_CHECKING:
