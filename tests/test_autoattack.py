@@ -12,6 +12,7 @@ from antiphase.attacks.config import Attack
 from antiphase.attacks.fab import to_plane
 from antiphase.config import InputError
 from antiphase.data.imageset import Batch
+from tests.shortened import shortened
 from tests.test_journal import Counted, assert_same, interrupted
 
 
@@ -27,14 +28,8 @@ def victim(pair):
 
 @pytest.fixture
 def short(monkeypatch):
-    """AutoAttack's lists as they are, but with fewer steps: what is tested here is the list."""
-    real = AutoAttack.stages.fget
-
-    def stages(attack):
-        quick = {APGD: {"steps": 6, "targets": 3}, FAB: {"steps": 3}, Square: {"queries": 30}}
-        return tuple(type(s)(**{**vars(s), **quick[type(s)]}) for s in real(attack))
-
-    monkeypatch.setattr(AutoAttack, "stages", property(stages))
+    """What is tested here is the list."""
+    monkeypatch.setattr(AutoAttack, "stages", shortened(apgd=6, targets=3, fab=3, square=30))
 
 
 def run(model, batch, attack, **options):

@@ -11,10 +11,14 @@ import time
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
-from antiphase.attacks import APGD, FAB, L2, PGD, Linf, Square, engine
+from antiphase.attacks import APGD, FAB, L2, PGD, AutoAttack, Linf, Square, engine
+from antiphase.attacks.journal import unpack
 from antiphase.config import InputError
 from antiphase.models.checkpoint import Run
+from tests.conftest import ROOT
+from tests.shortened import TO_BE_KILLED, shortened
 
 
 class Counted(torch.nn.Module):
@@ -140,6 +144,18 @@ def test_runs_of_one_example_side_by_side_are_all_counted_and_the_first_is_kept(
     assert (together.adversarial != alone.adversarial).double().mean() < 0.01
 
 
+def counting(monkeypatch):
+    """The classifiers that runs hand out from now on, each of which counts what it is shown."""
+    shown, real = [], Run.classifier
+
+    def counted(run, *args):
+        shown.append(Counted(real(run, *args)))
+        return shown[-1].eval()
+
+    monkeypatch.setattr(Run, "classifier", counted)
+    return shown
+
+
 def test_an_evaluation_killed_at_random_moments_ends_with_the_rows_of_one_never_killed(
     pair, tmp_path, monkeypatch, cli
 ):
@@ -159,13 +175,7 @@ def test_an_evaluation_killed_at_random_moments_ends_with_the_rows_of_one_never_
         process.wait()
         seen = _done(tmp_path / "killed")
     assert seen > 0
-    shown, real = [], Run.classifier
-
-    def counted(run, *args):
-        shown.append(Counted(real(run, *args)))
-        return shown[-1].eval()
-
-    monkeypatch.setattr(Run, "classifier", counted)
+    shown = counting(monkeypatch)
     answers = [json.loads(cli("attack", tmp_path / name, *flags)[1])["cells"] for name in ("killed", "whole")]
     for resumed, never in zip(*answers):
         assert {**resumed, "run": "", "seconds": 0} == {**never, "run": "", "seconds": 0}
@@ -177,3 +187,85 @@ def _done(folder) -> int:
     """Examples that the parts and journals of an evaluation are done with."""
     lines = sum(path.read_bytes().count(b"\n") - 1 for path in folder.glob("attacks/*/*.journal"))
     return lines + sum(len(json.loads(path.read_text())["label"]) for path in folder.glob("attacks/*/part-*.json"))
+
+
+LONG = {  # flags, and the journal in which it is killed
+    "a cascade in its second stage": (("--attack", "autoattack", "--eps", "16/255", "--images", "64"), ".1"),
+    "cw": (("--attack", "cw", "--searches", "2", "--steps", "60", "--initial-c", "1", "--images", "96"), ""),
+}
+
+
+@pytest.mark.parametrize("case", LONG)
+def test_adversarial_examples_found_before_a_kill_are_kept_and_not_attacked_again(
+    case, pair, tmp_path, monkeypatch, cli
+):
+    flags, last = LONG[case]
+    monkeypatch.setattr(AutoAttack, "stages", shortened(**TO_BE_KILLED))
+    known = _killed(pair[1].folder, tmp_path, ("-m", "tests.shortened"), (*flags, "--save", "--json"), last)
+    _assert_resumed(known, tmp_path, (*flags, "--save", "--json"), monkeypatch, cli)
+
+
+@pytest.mark.slow
+def test_the_whole_list_on_real_images_survives_a_kill(tmp_path, monkeypatch, cli, data_root):
+    """AutoAttack standard in its full length on the committed pair, killed among the nine targets of its second stage."""
+    monkeypatch.setenv("ANTIPHASE_DATA", str(data_root))
+    flags = ("--attack", "autoattack", "--eps", "1/255", "--images", "24", "--save", "--json")
+    known = _killed(ROOT / "results/pair/DiffViT", tmp_path, ("-m", "antiphase"), flags, ".1")
+    _assert_resumed(known, tmp_path, flags, monkeypatch, cli)
+
+
+def _killed(run, tmp_path, program, flags, last):
+    """Two copies of the run, one under attack by a process that is killed when the journal `last` has its first examples.
+
+    Returns the entries of each journal that it left, by what follows its name.
+    """
+    for name in ("killed", "whole"):
+        shutil.copytree(run, tmp_path / name, ignore=shutil.ignore_patterns("attacks", "measures"))
+    argv = [sys.executable, *program, "attack", str(tmp_path / "killed"), *flags]
+    process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and len(_entries(tmp_path / "killed").get(last, [])) == 0:
+        time.sleep(0.005)
+    assert process.poll() is None, "it was over before it could be killed"
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    known = _entries(tmp_path / "killed")
+    assert known[last]
+    return known
+
+
+def _entries(folder):
+    """Whole lines of each journal, by what follows its name."""
+    return {
+        path.name.partition(".journal")[2]: [json.loads(line) for line in path.read_text().split("\n")[1:-1]]
+        for path in folder.glob("attacks/*/*.journal*")
+    }
+
+
+def _assert_resumed(known, tmp_path, flags, monkeypatch, cli):
+    """The same command goes on: flags, costs and pixels of a run never killed, at the price of what was not done."""
+    shown = counting(monkeypatch)
+    resumed, never = (json.loads(cli("attack", tmp_path / name, *flags)[1])["cells"][0] for name in ("killed", "whole"))
+    exact = ("clean", "adversarial", "changed_in_run", "forwards", "backwards")
+    assert {name: resumed["images"][name] for name in exact} == {name: never["images"][name] for name in exact}
+    assert (resumed["rates"], resumed["flags"], resumed["saved"]) == (never["rates"], never["flags"], never["saved"])
+    assert resumed.get("stages") == never.get("stages")
+    entries = [entry for part in known.values() for entry in part]
+    spared, looks = sum(entry["forwards"] for entry in entries), 2 * len(entries)  # at clean images, again
+    assert spared - looks <= shown[1].images - shown[0].images <= spared  # nobody who was done is attacked again
+    kept, pixels = (_saved(tmp_path / name) for name in ("killed", "whole"))
+    assert kept.keys() == pixels.keys()
+    for entry in entries:
+        if entry["pixels"] is not None:
+            assert torch.equal(kept[entry["id"]], unpack(entry["pixels"], kept[entry["id"]]))
+    if "distances" in resumed:  # to the rounding of other neighbours: docs/attacks.md
+        assert resumed["images"]["distance"] == pytest.approx(never["images"]["distance"], rel=0.02)
+    else:
+        assert torch.stack([kept[i] != pixels[i] for i in kept]).double().mean() < 0.01
+    assert not list(tmp_path.glob("*/attacks/*/*.journal*"))
+
+
+def _saved(folder):
+    """Adversarial pixels of each image, by its id."""
+    (path,) = folder.glob("attacks/*/*.safetensors")
+    stored = load_file(path)
+    return dict(zip(stored["ids"].tolist(), stored["adversarial"]))
