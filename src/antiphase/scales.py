@@ -28,7 +28,7 @@ class Scale:
     larger_images: str  # a data set of larger images (the paper's Tiny ImageNet)
     eval_images: int | None  # class-balanced subset of the test split; None: all of it
     measure_images: int  # of those, for what looks inside attention
-    audit_images: int  # of those, for the audit of the theory
+    sharp_images: int  # of those, for estimates that search: L-power and L-ascent
     eps: tuple[str, ...]  # Linf budgets on which success spans little to nearly all
     pgd_steps: int
     pgd_runs: int
@@ -69,7 +69,7 @@ SCALES: dict[ScaleName, Scale] = {
         larger_images="digits",
         eval_images=64,
         measure_images=32,
-        audit_images=16,
+        sharp_images=16,
         eps=("2/255", "4/255", "8/255", "16/255", "32/255"),
         pgd_steps=10,
         pgd_runs=1,
@@ -102,7 +102,7 @@ SCALES: dict[ScaleName, Scale] = {
         larger_images="tiny-imagenet",
         eval_images=512,
         measure_images=512,
-        audit_images=64,
+        sharp_images=64,
         eps=PAPER_EPS,
         pgd_steps=20,
         pgd_runs=3,
@@ -136,7 +136,7 @@ SCALES: dict[ScaleName, Scale] = {
         larger_images="tiny-imagenet",
         eval_images=1_000,
         measure_images=512,
-        audit_images=256,
+        sharp_images=128,
         eps=PAPER_EPS,
         pgd_steps=20,
         pgd_runs=3,
@@ -169,7 +169,7 @@ SCALES: dict[ScaleName, Scale] = {
         larger_images="tiny-imagenet",
         eval_images=None,
         measure_images=1_000,
-        audit_images=512,
+        sharp_images=256,
         eps=PAPER_EPS,
         pgd_steps=20,
         pgd_runs=3,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -19,40 +20,27 @@ Statistic = Callable[..., Array]  # arrays (R, S), one an arm -> (R, S)
 
 @dataclass(frozen=True)
 class Arm:
-    """One number of one model, as a ratio of sums over images (a mean where every bottom is 1), or as a median."""
+    """One number of one model, as a ratio of sums over images (a mean where every bottom is 1), or as a quantile."""
 
     top: Array  # (S, n)
     bottom: Array  # (S, n)
     sample: str = ""  # arms of the same sample are about the same images
-    kind: Literal["ratio", "median"] = "ratio"
-
-    @classmethod
-    def of(cls, values: Any, sample: str = "", kind: Literal["ratio", "median"] = "ratio") -> Arm:
-        """Of one value a seed and image; what is not finite is left out."""
-        values = np.atleast_2d(np.asarray(values, dtype=np.float64))
-        there = np.isfinite(values)
-        return cls(np.where(there, values, 0.0), there.astype(np.float64), sample, kind)
-
-    @classmethod
-    def constant(cls, values: Any, sample: str = "") -> Arm:
-        """One value a seed, the same whatever images are drawn."""
-        column = np.asarray(values, dtype=np.float64)[:, None]
-        return cls(column, np.ones_like(column), f"{sample}: no images")
+    quantile: float | None = None  # of the tops whose bottom is 1; None: the ratio
 
     def at(self, weights: Array) -> Array:
         """(R, n) counts of images -> (R, S)"""
-        if self.kind == "median":
-            return np.stack([_median(t, b, weights) for t, b in zip(self.top, self.bottom)], axis=1)
+        if self.quantile is not None:
+            return np.stack([_quantile(self.quantile, *pair, weights) for pair in zip(self.top, self.bottom)], axis=1)
         tops, bottoms = weights @ self.top.T, weights @ self.bottom.T
         ratio: Array = np.divide(tops, bottoms, out=np.full_like(tops, np.nan), where=bottoms > 0)
         return ratio
 
 
-def _median(values: Array, there: Array, weights: Array) -> Array:
-    """(n,), (n,), (R, n) -> (R,): the value at which half of the weight is reached"""
+def _quantile(q: float, values: Array, there: Array, weights: Array) -> Array:
+    """(n,), (n,), (R, n) -> (R,): the value at which this share of the weight is reached"""
     order = np.argsort(values, kind="stable")
     heap = np.cumsum(weights[:, order] * there[order], axis=1)
-    place = (heap >= heap[:, -1:] / 2).argmax(axis=1)
+    place = (heap >= heap[:, -1:] * q).argmax(axis=1)
     return np.where(heap[:, -1] > 0, values[order][place], np.nan)
 
 
@@ -69,16 +57,28 @@ def log_ratio(a: Array, b: Array) -> Array:
         return np.log(a) - np.log(b)
 
 
+def rank_correlation(*values: Array) -> Array:
+    """Spearman's, of a few layers: the first half of the arrays against the second; NaN where one half is constant."""
+    half = len(values) // 2
+    x, y = (
+        np.stack(part).argsort(axis=0).argsort(axis=0).astype(np.float64) for part in (values[:half], values[half:])
+    )
+    x, y = x - x.mean(axis=0), y - y.mean(axis=0)
+    rho: Array = (x * y).sum(axis=0) / np.sqrt((x**2).sum(axis=0) * (y**2).sum(axis=0))
+    return rho
+
+
+def _drawn(what: str, n: int, draws: int, seed: int) -> Array:
+    """(R + 1, n): how often each of n is drawn; once each in the first row. The same for the same `what` everywhere."""
+    random = np.random.default_rng([seed, crc32(what.encode()), n])
+    return np.vstack([np.ones(n), random.multinomial(n, np.full(n, 1 / n), size=draws)])
+
+
 def replicates(arms: Sequence[Arm], statistic: Statistic, *, draws: int = REPLICATES, seed: int = 0) -> Array:
     """(R + 1,): the statistic on the sample itself, then on each replicate; a mean over seeds."""
     seeds = max(len(arm.top) for arm in arms)
-    random = np.random.default_rng([seed, draws])
-    chosen = np.vstack([np.ones(seeds), random.multinomial(seeds, np.full(seeds, 1 / seeds), size=draws)])
-    weights: dict[str, Array] = {}
-    for arm in arms:
-        n = arm.top.shape[1]
-        if arm.sample not in weights:
-            weights[arm.sample] = np.vstack([np.ones(n), random.multinomial(n, np.full(n, 1 / n), size=draws)])
+    chosen = _drawn("seeds", seeds, draws, seed)
+    weights = {arm.sample: _drawn(arm.sample, arm.top.shape[1], draws, seed) for arm in arms}
     found = statistic(*(arm.at(weights[arm.sample]) for arm in arms))  # (R + 1, S)
     there = np.isfinite(found) & (chosen > 0)
     total = np.where(there, chosen, 0.0)

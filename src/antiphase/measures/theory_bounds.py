@@ -64,6 +64,15 @@ def _frobenius(e: Evidence, side: str) -> Array:
     return e.pool(lambda la: np.maximum(np.sqrt(getattr(la.points["clean"], which).sum(axis=1)), la.op[side]))
 
 
+def lemma_2_excess(e: Evidence) -> tuple[Array, Any]:
+    """log of (L_DA / L_base) over (gamma s) at r -> 0, above 0 where Lemma 2 is violated, and where that is beyond the probes'
+    error: (n, layers) each"""
+    assert e.base is not None
+    op, base = e.pool(lambda la: la.op["da"]), e.pool(lambda la: la.op["base"])
+    excess = np.log(op / base) - np.log(_frobenius(e, "da") / _frobenius(e, "base"))
+    return excess, np.abs(excess) > 2 * e.pool(lambda la: la.points["clean"].ratio_se) + POWER
+
+
 def lemma_2(e: Evidence) -> Row:
     name, statement = "Lemma 2, r -> 0", "L_DA(x) / L_base(x) <= gamma sqrt(1 + lambda^2 rho^2 - 2 lambda rho cos)"
     corrected = (
@@ -71,10 +80,8 @@ def lemma_2(e: Evidence) -> Row:
     )
     if e.base is None:
         return Row(name, statement, NEEDS_BASE, corrected, {})
-    se = e.pool(lambda la: la.points["clean"].ratio_se)
+    excess, decided = lemma_2_excess(e)
     op, base = e.pool(lambda la: la.op["da"]), e.pool(lambda la: la.op["base"])
-    excess = np.log(op / base) - np.log(_frobenius(e, "da") / _frobenius(e, "base"))
-    decided = np.abs(excess) > 2 * se + POWER
     gamma_s = e.pool(lambda la: la.points["clean"].gamma * la.aligned().stacked.amplification[:, 0])
     srank_da = e.pool(lambda la: la.points["clean"].da.sum(axis=1) / la.op["da"] ** 2)
     srank_base = e.pool(lambda la: la.points["clean"].ref.sum(axis=1) / la.op["base"] ** 2)

@@ -34,7 +34,7 @@ def span(interval: Any, unit: str) -> str:
 def columns_of(line: Row) -> tuple[str, ...]:
     """A line of a study as texts: label, reference, ours, interval, reading, n, seeds."""
     unit = line["unit"]
-    ours = figure(line["value"], unit) if line["value"] is not None else line["note"] or "-"
+    ours = figure(line["value"], unit) if line["value"] is not None else line["text"] or line["note"] or "-"
     n, seeds = ("-" if line[key] is None else str(line[key]) for key in ("n", "seeds"))
     return line["label"], figure(line["reference"], unit), ours, span(line["interval"], unit), line["reading"], n, seeds
 
@@ -42,7 +42,7 @@ def columns_of(line: Row) -> tuple[str, ...]:
 def show_table(study: Row) -> None:
     table(f"{study['title']} (scale {study['scale']})", COLUMNS, map(columns_of, study["lines"]))
     for line in study["lines"]:
-        if line["note"] and line["value"] is not None:
+        if line["note"] and (line["value"] is not None or line["text"]):
             say(f"- {line['label']}, {line['reading']}: {line['note']}")
 
 

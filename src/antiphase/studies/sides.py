@@ -22,15 +22,18 @@ Values = Callable[[Answer], tuple[Array, Array]]  # (n,) tops and bottoms of a r
 
 @dataclass(frozen=True)
 class Side:
+    """One cell a seed, and how to read it."""
+
     cells: tuple[OfImages, ...]  # one a seed
     values: Values
-    kind: Literal["ratio", "median"] = "ratio"
+    quantile: float | None = None
     surrogate: bool = False
+    of_model: bool = False  # read from the cell of the trained model: one value, no images
 
     def arm(self, found: Found) -> Arm:
-        tops, bottoms = zip(*(self.values(found(cell)) for cell in self.cells))
-        samples = {repr(cell.images) for cell in self.cells}
-        return Arm(np.stack(tops), np.stack(bottoms), "; ".join(sorted(samples)), self.kind)
+        tops, bottoms = zip(*(self.values(found(cell.of if self.of_model else cell)) for cell in self.cells))
+        samples = {"no images" if self.of_model else repr(cell.images) for cell in self.cells}
+        return Arm(np.stack(tops), np.stack(bottoms), "; ".join(sorted(samples)), self.quantile)
 
     def right(self, found: Found) -> int:
         """Fewest correctly classified images of any seed."""
@@ -39,6 +42,20 @@ class Side:
     @property
     def models(self) -> tuple[Train, ...]:
         return tuple(cell.of for cell in self.cells)
+
+
+def constant(cells: tuple[OfImages, ...], read: Callable[[Answer], float]) -> Side:
+    """A number of the trained model itself, the same whatever images are drawn."""
+    return Side(cells, lambda trained: (np.array([read(trained)]), np.ones(1)), of_model=True)
+
+
+def lambdas(cells: tuple[OfImages, ...], depth: int) -> list[Side]:
+    """lambda of each layer of these models."""
+
+    def at(layer: int) -> Side:
+        return constant(cells, lambda trained: float(trained["lambda"][layer]["lambda"]))
+
+    return [at(layer) for layer in range(depth)]
 
 
 def _told(cell: OfImages) -> OfImages:
@@ -148,20 +165,24 @@ def lowest_accuracy(found: Found, models: Sequence[Train]) -> float:
     return min(float(found(m)["test_accuracy"]) for m in usual)
 
 
-def difference_line(found: Found, label: str, one: Side, other: Side, reading: str) -> Line:
-    """First minus second on the same images, with McNemar's test of every seed on the images both classify correctly."""
+def difference_line(
+    found: Found, label: str, one: Side, other: Side, reading: str, *, unit: Literal["%", ""] = "%"
+) -> Line:
+    """First minus second on the same images; of attacks with McNemar's test of every seed on images both classify correctly."""
     from antiphase.measures.bootstrap import difference
 
     try:
         arms = [one.arm(found), other.arm(found)]
         got = interval(arms, difference)
-        tests = [_mcnemar(found(a), found(b)) for a, b in zip(one.cells, other.cells)]
     except Missing:
-        return Line(label=label, reading=reading, note="not run yet")
+        return Line(label=label, reading=reading, unit=unit, note="not run yet")
     note = ""
     if reading == "asr_correct":  # one test serves both readings
+        tests = [_mcnemar(found(a), found(b)) for a, b in zip(one.cells, other.cells)]
         note = "McNemar p by seed, both correct: " + ", ".join(f"{p:.2g} (n = {n})" for p, n in tests)
-    return Line(label=label, reading=reading, **pair(got), n=arms[0].top.shape[1], seeds=len(tests), note=note)
+    return Line(
+        label=label, reading=reading, **pair(got), n=arms[0].top.shape[1], seeds=len(arms[0].top), unit=unit, note=note
+    )
 
 
 def _mcnemar(a: Answer, b: Answer) -> tuple[float, int]:

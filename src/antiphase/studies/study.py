@@ -51,6 +51,7 @@ class Line:
     seeds: int | None = None
     reference: float | str | None = None  # of the paper; FIGURE_ONLY where it has none, None where it has no such thing
     unit: Literal["%", ""] = "%"
+    text: str = ""  # in place of a value, where the finding is a sentence
     note: str = ""
 
 

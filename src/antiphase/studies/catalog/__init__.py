@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import cache
@@ -10,21 +11,40 @@ from importlib import import_module
 from antiphase.config import InputError
 from antiphase.studies.study import Study
 
-FILES = ("table1", "fig2", "fig5")
+FILES = (  # in this order each study trains what the later ones share
+    "table1",
+    "fig1",
+    "fig2",
+    "lambda_dynamics",
+    "fig4",
+    "fig3",
+    "fig3c",
+    "fig3d",
+    "fig5",
+    "table2",
+    "table3",
+    "fig6",
+    "x1",
+    "x2",
+    "x3",
+    "c1",
+)
 
 
 @cache
 def studies() -> dict[str, Study]:
-    """All of them, in the order of the paper."""
+    """All of them, in the order in which they are best run."""
     found = [study for file in FILES for study in import_module(f"antiphase.studies.catalog.{file}").STUDIES]
     return {study.name: study for study in found}
 
 
-@cache
 def groups() -> dict[str, tuple[str, ...]]:
-    """fig2 -> fig2a, fig2b, ...: files of several studies, by the file's name."""
-    by_file = {file: import_module(f"antiphase.studies.catalog.{file}").STUDIES for file in FILES}
-    return {file: tuple(s.name for s in found) for file, found in by_file.items() if len(found) > 1}
+    """fig2 -> fig2a, fig2b, ...: what the paper draws in one figure."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name in studies():
+        if part := re.fullmatch(r"(fig\d)[a-d]", name):
+            found[part[1]] = (*found.get(part[1], ()), name)
+    return found
 
 
 def chosen(names: Sequence[str]) -> list[Study]:

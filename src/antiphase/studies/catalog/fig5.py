@@ -2,66 +2,35 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from antiphase.measures.bootstrap import Array
-from antiphase.studies.plan import Aligned, Cell
+from antiphase.studies.inside import negative, stacked
+from antiphase.studies.plan import Aligned, Cell, Train
 from antiphase.studies.setting import Setting
-from antiphase.studies.sides import Side, Values, contrast, line
-from antiphase.studies.study import FIGURE_ONLY, Answer, Contrast, Found, Line, Study
+from antiphase.studies.sides import Side, contrast, line
+from antiphase.studies.study import FIGURE_ONLY, Contrast, Found, Line, Study
 
 READINGS = ("R1", "R3", "R8")  # Jacobians per head, finite changes, the layer isolated
 DECIDING = ("R1", "R3")  # primary and co-primary
 PAIRS = ("own", "untrained", "shuffled", "pseudo")
 
 
-def aligned(setting: Setting, reading: str) -> tuple[Aligned, ...]:
-    images = setting.test(setting.s.measure_images)
+def aligned_of(setting: Setting, models: list[Train], reading: str) -> tuple[Aligned, ...]:
+    """Depth-1 DiffViTs, each beside the ViT of its seed."""
     return tuple(
         Aligned(
-            of=setting.diffvit(seed),
-            base=setting.vit(seed),
-            images=images,
+            of=model,
+            base=setting.vit(model.training.seed),
+            images=setting.test(setting.s.measure_images),
             reading=reading,
             probes=setting.s.probes,
             max_probes=setting.s.max_probes,
         )
-        for seed in setting.seeds()
+        for model in models
     )
 
 
-def negative(pairs: str, layer: int = 0) -> Values:
-    """Of an image's heads whose sign is decided (more than two standard errors from 0), those with cos < 0."""
-
-    def values(answer: Answer) -> tuple[Array, Array]:
-        rows = answer["rows"]
-        names = list(dict.fromkeys(name for name, p in zip(rows["layer"], rows["pairs"]) if p == pairs))
-        tops: dict[int, float] = {}
-        bottoms: dict[int, float] = {}
-        for p, name, image, cos, se in zip(*(rows[k] for k in ("pairs", "layer", "image", "cos", "cos_se"))):
-            if p == pairs and name == names[layer]:
-                decided = cos is not None and abs(cos) > 2 * (se or 0.0)
-                tops[image] = tops.get(image, 0.0) + float(decided and cos < 0)
-                bottoms[image] = bottoms.get(image, 0.0) + float(decided)
-        return np.array(list(tops.values())), np.array(list(bottoms.values()))
-
-    return values
-
-
-def stacked(pairs: str, layer: int = 0) -> Values:
-    """R2, from the rows of R1: all heads of a layer together have cos < 0 where the sum of their <J1, J2> is below 0."""
-
-    def values(answer: Answer) -> tuple[Array, Array]:
-        rows = answer["rows"]
-        names = list(dict.fromkeys(name for name, p in zip(rows["layer"], rows["pairs"]) if p == pairs))
-        sums: dict[int, float] = {}
-        for p, name, image, ip in zip(*(rows[k] for k in ("pairs", "layer", "image", "ip"))):
-            if p == pairs and name == names[layer]:
-                sums[image] = sums.get(image, 0.0) + ip
-        below = np.array([float(ip < 0) for ip in sums.values()])
-        return below, np.ones_like(below)
-
-    return values
+def aligned(setting: Setting, reading: str) -> tuple[Aligned, ...]:
+    return aligned_of(setting, [setting.diffvit(seed) for seed in setting.seeds()], reading)
 
 
 def cells(setting: Setting) -> list[Cell]:

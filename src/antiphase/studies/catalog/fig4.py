@@ -1,0 +1,85 @@
+"""Figure 4: the local Lipschitz estimate layer by layer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from antiphase.measures.bootstrap import Array, log_ratio, rank_correlation
+from antiphase.studies.catalog.fig3d import lipschitz, sampled
+from antiphase.studies.depths import NAMES, twins
+from antiphase.studies.inside import log_of
+from antiphase.studies.plan import Cell, OfImages
+from antiphase.studies.setting import Setting
+from antiphase.studies.sides import Side, contrast, lambdas, line
+from antiphase.studies.study import FIGURE_ONLY, Contrast, Found, Line, Study
+
+
+def _cells(setting: Setting) -> list[Cell]:
+    asked = [cell for cells in twins(setting, setting.deepest, lipschitz(setting)).values() for cell in cells]
+    return [*asked, *(setting.predicted(cell.of) for cell in asked if isinstance(cell, OfImages))]
+
+
+def _moments(setting: Setting, name: str) -> list[Side]:
+    """E[log L] and E[(log L)^2] of every layer in turn."""
+    cells = twins(setting, setting.deepest, lipschitz(setting))[name]
+    layers = range(setting.deepest)
+    return [Side(cells, log_of("max", k, squared=squared)) for k in layers for squared in (False, True)]
+
+
+def _spread(*moments: Array) -> Array:
+    """Mean over layers of the standard deviation of log L over images."""
+    deviations = [np.sqrt(np.maximum(b - a**2, 0)) for a, b in zip(moments[::2], moments[1::2])]
+    mean: Array = np.mean(deviations, axis=0)
+    return mean
+
+
+def _wider(*moments: Array) -> Array:
+    half = len(moments) // 2
+    return _spread(*moments[:half]) - _spread(*moments[half:])
+
+
+def lines(setting: Setting, found: Found) -> list[Line]:
+    table: list[Line] = []
+    deep = setting.deepest
+    for k in range(deep):
+        for name, side in sampled(setting, deep, k).items():
+            label = f"{name}, depth {deep}, layer {k + 1}"
+            table.append(line(found, label, side, "L-sample of maps", reference=FIGURE_ONLY, unit=""))
+            for quantile in (0.25, 0.5, 0.75):
+                box = Side(side.cells, side.values, quantile)
+                table.append(line(found, label, box, f"L-sample of maps, quantile {quantile}", unit=""))
+    cells = twins(setting, deep, lipschitz(setting))["DiffViT"]
+    for k, side in enumerate(lambdas(cells, deep)):
+        table.append(line(found, f"DiffViT, depth {deep}, layer {k + 1}", side, "lambda", unit=""))
+    return table
+
+
+def contrasts(setting: Setting) -> list[Contrast]:
+    """K7: L and lambda rank the layers alike. K20: the last layer below the first; log L spreads wider than in the ViT."""
+    deep, reading = setting.deepest, "L-sample"
+    cells = twins(setting, deep, lipschitz(setting))["DiffViT"]
+    by_layer = [sampled(setting, deep, k)["DiffViT"] for k in range(deep)]
+    found = [
+        contrast("K20", f"log L of {name}, layer 1 / {deep}", setting.data, reading, ends, log_ratio)
+        for name in NAMES
+        for ends in [[sampled(setting, deep, k)[name] for k in (0, deep - 1)]]
+    ]
+    moments = [*_moments(setting, "DiffViT"), *_moments(setting, "ViT")]
+    found.append(contrast("K20", "spread of log L, DiffViT - ViT", setting.data, reading, moments, _wider))
+    if deep > 2:  # of two layers a rank correlation says nothing
+        sides = [*by_layer, *lambdas(cells, deep)]
+        what = f"rank correlation of L and lambda over {deep} layers"
+        found.append(contrast("K7", what, setting.data, reading, sides, rank_correlation))
+    return found
+
+
+STUDIES = (
+    Study(
+        name="fig4",
+        title="Figure 4: local Lipschitz of the maps, layer by layer",
+        question="Is L largest where lambda is large, lower in later layers, and wider spread in the DiffViT?",
+        cells=_cells,
+        lines=lines,
+        contrasts=contrasts,
+    ),
+)

@@ -1,0 +1,65 @@
+"""Figure 6: three random restarts, and what is broken by any of them. The cells are those of figures 2a and 3a."""
+
+from __future__ import annotations
+
+from antiphase.measures.bootstrap import difference
+from antiphase.studies.catalog import fig2, fig3
+from antiphase.studies.depths import every, sides, success_lines
+from antiphase.studies.plan import Cell
+from antiphase.studies.setting import Setting
+from antiphase.studies.sides import Side, contrast, difference_line, line, success
+from antiphase.studies.study import FIGURE_ONLY, Contrast, Found, Line, Study
+
+READINGS = {"union_change": "asr_change", "union_correct": "asr_correct"}  # any restart; mean over restarts
+
+
+def cells(setting: Setting) -> list[Cell]:
+    at_depth_1 = [
+        cell
+        for data in fig2.data_sets(setting)
+        for attack in fig2.pixels(setting).values()
+        for side in fig2.twins(setting, data, attack)
+        for cell in side
+    ]
+    return [*at_depth_1, *every(setting, list(fig3.pgd(setting).values()))]
+
+
+def lines(setting: Setting, found: Found) -> list[Line]:
+    table: list[Line] = []
+    for data in fig2.data_sets(setting):
+        for label, attack in fig2.pixels(setting).items():
+            for union, mean in READINGS.items():
+                both = fig2.twins(setting, data, attack)
+                told = FIGURE_ONLY if union == "union_change" else None
+                for name, of_seeds in zip(("ViT", "DiffViT"), both):
+                    one, average = Side(of_seeds, success(union)), Side(of_seeds, success(mean))
+                    where = f"{name}, {data}, {label}"
+                    table.append(line(found, where, one, union, reference=told))
+                    table.append(difference_line(found, where, one, average, f"{union} - {mean}"))
+    return [*table, *success_lines(setting, found, fig3.pgd(setting), tuple(READINGS))]
+
+
+def contrasts(setting: Setting) -> list[Contrast]:
+    """K11: a union is above the mean for both models, and the order of figure 2a stays."""
+    found: list[Contrast] = []
+    for union, mean in READINGS.items():
+        for label, ask in fig3.pgd(setting).items():
+            every_, average = (sides(setting, 1, ask, reading) for reading in (union, mean))
+            for name in every_:
+                pair = [every_[name], average[name]]
+                found.append(contrast("K11", f"union - mean, {name}, {label}", setting.data, union, pair, difference))
+            order = [every_["DiffViT"], every_["ViT"]]
+            found.append(contrast("K11", f"union of DiffViT - ViT, {label}", setting.data, union, order, difference))
+    return found
+
+
+STUDIES = (
+    Study(
+        name="fig6",
+        title="Figure 6: the union of three restarts",
+        question="Do restarts raise attack success, and do the order of the models and the depth trend stay?",
+        cells=cells,
+        lines=lines,
+        contrasts=contrasts,
+    ),
+)
