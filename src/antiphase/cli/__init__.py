@@ -18,7 +18,8 @@ COMMANDS = {
     "theory": "Hold each lemma and theorem against a trained run and its softmax baseline.",
     "compare": "Attack and measure two runs on the same images and test their difference.",
     "study": "Run a table or figure of the papers by name, hold it against their numbers, and decide their claims.",
-    "report": "Draw the page of a comparison.",
+    "look": "Show a few test images to trained runs, clean and attacked, and keep every map for the lens of the report.",
+    "report": "Draw the page of a comparison or of runs: findings, tables, figures and an interactive lens.",
 }
 
 

@@ -40,7 +40,8 @@ def run(command: Command) -> dict[str, Any]:
     training = TrainConfig(epochs=60, batch_size=64, seed=command.seed)
     from antiphase import console, files
     from antiphase.data import load
-    from antiphase.report.page import write_report
+    from antiphase.report.comparison import comparison_page
+    from antiphase.report.page import write_page
     from antiphase.studies.compare import compare
     from antiphase.training.loop import train
 
@@ -52,10 +53,10 @@ def run(command: Command) -> dict[str, Any]:
         run = train(model, training, train_set, test_set, command.out / name)
         console.say(f"{name}: {100 * run.log[-1]['test_accuracy']:.1f} % test accuracy after {training.epochs} epochs")
         runs.append(run)
-    settings = CompareConfig(eps=GRID, draws=32, probes=64, accuracy_floor=0.9, seed=command.seed)
+    settings = CompareConfig(eps=GRID, draws=32, probes=64, look_images=10, accuracy_floor=0.9, seed=command.seed)
     result = compare((runs[0], runs[1]), test_set, settings)
     files.write_json(command.out / "comparison.json", result)
-    return result | {"page": str(write_report(result, command.out / "report"))}
+    return result | {"page": str(write_page(comparison_page(result), command.out / "report"))}
 
 
 def show(result: dict[str, Any]) -> None:

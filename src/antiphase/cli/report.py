@@ -14,30 +14,55 @@ from antiphase.scales import ScaleName
 
 EXAMPLES = """\
   antiphase report runs/comparison
-  antiphase report runs/comparison --out site"""
+  antiphase report runs/vit runs/diffvit --out site"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    comparison: tyro.conf.Positional[Path]  # folder that antiphase compare wrote
-    out: Path | None = None  # folder for index.html; report/ in the comparison's folder when not given
+    folders: tyro.conf.Positional[
+        tuple[Path, ...]
+    ]  # a folder that antiphase compare wrote, or runs, or a folder of runs
+    out: Path | None = None  # folder for index.html and its data; report/ beside what was read when not given
     json: bool = False  # print the result as JSON on stdout
 
     @classmethod
     def defaults(cls, scale: ScaleName) -> Command:
         del scale  # a page has no size to choose
-        return cls(comparison=tyro.MISSING)
+        return cls(folders=tyro.MISSING)
 
 
 def run(command: Command) -> dict[str, Any]:
-    rows = command.comparison / "comparison.json"
-    if not rows.is_file():
-        raise InputError(f"{rows} does not exist: make it with antiphase compare --out {command.comparison}")
-    comparison = files.read_json(rows, "models", "paired", "config", "data", "pictures", "differences", "denominators")
-    files.require_folder(command.out or command.comparison / "report")
-    from antiphase.report.page import write_report
+    first, *others = command.folders
+    runs = [] if (first / "comparison.json").is_file() and not others else _runs(command.folders)
+    beside = first.parent if runs and first in runs and others else first
+    out = files.require_folder(command.out or beside / "report")
+    from antiphase.report.page import write_page
 
-    return {"page": str(write_report(comparison, command.out or command.comparison / "report"))}
+    if runs:
+        from antiphase.report.runs import runs_page
+
+        return {"page": str(write_page(runs_page(runs), out))}
+    from antiphase.report.comparison import NEEDS, comparison_page
+
+    path = first / "comparison.json"
+    return {"page": str(write_page(comparison_page(files.read_json(path, *NEEDS), str(path)), out))}
+
+
+def _runs(folders: tuple[Path, ...]) -> list[Path]:
+    """The runs that are named, each by its own folder or by one that holds it."""
+    found = []
+    for folder in folders:
+        if (folder / "run.json").is_file():
+            found.append(folder)
+            continue
+        inside = sorted(path.parent for path in folder.glob("*/run.json"))
+        if not inside:
+            raise InputError(
+                f"{folder} holds nothing to report: it has no comparison.json (antiphase compare --out {folder} writes one) "
+                "and no run.json in it or one level below"
+            )
+        found += inside
+    return found
 
 
 def show(result: dict[str, Any]) -> None:

@@ -116,6 +116,11 @@ class Elsewhere:
         return self.pixels[[self.place[int(r)] for r in rows]]
 
 
+def elsewhere(images: ImageSet, pixels: Tensor) -> ImageSet:
+    """The same images by id and label, with these pixels."""
+    return replace(images, source=Elsewhere({int(i): row for row, i in enumerate(images.ids)}, pixels))
+
+
 def _points(
     classifier: nn.Module,
     base: nn.Module | None,
@@ -137,9 +142,7 @@ def _points(
                 found["pgd"].append(attacked(classifier, batch, **inside).cpu())
                 found["found"].append(amplified(classifier, base, batch, **inside, seed=seed).cpu())
             advance(len(batch.ids), "")
-    place = {int(i): row for row, i in enumerate(images.ids)}
-    moved = {name: replace(images, source=Elsewhere(place, torch.cat(pixels))) for name, pixels in found.items()}
-    return {"clean": images, **moved}
+    return {"clean": images, **{name: elsewhere(images, torch.cat(pixels)) for name, pixels in found.items()}}
 
 
 # ------------------------------------------------------------------------------------------------- Jacobians

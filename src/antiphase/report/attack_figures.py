@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from antiphase.report.figures import COLOURS
+from antiphase.report.palette import MODELS
 
 Row = dict[str, Any]
 ALONE = ("#9ecae1", "#8a8f98", "#e6a57e")
@@ -27,7 +27,7 @@ def _distances(cell: Row) -> Figure:
     """ASR(tau): share of the correct images whose nearest adversarial image is at most tau away, with its 95 % interval."""
     figure, axis = _axis(cell)
     kind, correct = cell["attack"]["kind"], cell["distances"]["correct"]["found"]["n"]
-    _curve(axis, "at", cell["distances"]["asr"], COLOURS[1], kind, zorder=3)
+    _curve(axis, "at", cell["distances"]["asr"], MODELS[1], kind, zorder=3)
     for (name, part), colour in zip(cell.get("alone", {}).items(), ALONE):
         points = part["distances"]["asr"]
         share = [100 * (p["value"] or 0) for p in points]
@@ -42,7 +42,7 @@ def _budgets(cells: list[Row]) -> Figure:
     """Predictions changed against the budget, of all images and of the correct ones, with 95 % intervals."""
     figure, axis = _axis(cells[0])
     names = {"asr_change": "of all images", "asr_correct": "of correctly classified images"}
-    for (name, label), colour in zip(names.items(), COLOURS):
+    for (name, label), colour in zip(names.items(), MODELS):
         points = [{"eps": 255 * c["eps"], **c["rates"][name]} for c in cells if c["rates"][name]["value"] is not None]
         _curve(axis, "eps", points, colour, label, marker="o")
     axis.set_xlabel(f"budget ε ({cells[0]['attack']['within']['kind']}, in 255ths)")

@@ -73,7 +73,7 @@ def _median(found: Row) -> str:
 def write_attacks(result: Row, folder: Path) -> None:
     """The result without its rows as JSON, a row an image and cell, and the figure of success."""
     from antiphase.report.attack_figures import draw_attacks
-    from antiphase.report.figures import write_figures
+    from antiphase.report.draw import write_figures
 
     cells = [{k: v for k, v in cell.items() if k != "images"} for cell in result["cells"]]
     files.write_json(folder / "attacks.json", {**result, "cells": cells})

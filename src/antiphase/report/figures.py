@@ -1,53 +1,19 @@
-"""Figures as SVG text, drawn from rows. One colour a model, everywhere."""
+"""Figures of attacked and measured models, from their cells. The place of a model in `sides` is its colour and its mark."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import matplotlib
-import matplotlib.ticker
 import numpy as np
 
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
-from matplotlib.figure import Figure
-
-from antiphase import files
+from antiphase.report.palette import INK, LINES, MARKERS, SOFT, colour
+from antiphase.report.parts import Figure
 
 Row = dict[str, Any]
-COLOURS = ("#2a6f97", "#c8553d")
-STYLE = {
-    "font.family": "sans-serif",
-    "font.size": 11,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#8a8f98",
-    "axes.labelcolor": "#30343b",
-    "xtick.color": "#565c66",
-    "ytick.color": "#565c66",
-    "axes.grid": True,
-    "grid.color": "#e6e8eb",
-    "svg.fonttype": "none",
-    "svg.hashsalt": "antiphase",  # the same rows give the same bytes
-}
-
-
-def write_figures(folder: Path, drawn: Mapping[str, Callable[[], Figure]]) -> None:
-    """Each as PNG and PDF, under its name."""
-    for name, draw in drawn.items():
-        with plt.rc_context(STYLE):
-            figure = draw()
-            for form in ("png", "pdf"):
-                files.write_whole(folder / f"{name}.{form}", partial(_save, figure, form))
-            plt.close(figure)
-
-
-def _save(figure: Figure, form: str, path: Path) -> None:
-    figure.savefig(path, format=form, dpi=160, bbox_inches="tight")
+Side = tuple[str, int, list[Row]]  # name, place among the models of the page, cells
+RATES = {"asr_change": "of all images", "asr_correct": "of correctly classified images"}
 
 
 def by_layer(rows: Row, name: str, **only: Any) -> dict[str, list[float]]:
@@ -59,144 +25,158 @@ def by_layer(rows: Row, name: str, **only: Any) -> dict[str, list[float]]:
     return found
 
 
-def _svg(figure: Figure) -> str:
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
-    plt.close(figure)
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
+# ------------------------------------------------------------------------------------------------- success
 
 
-def asr_curves(comparison: Row) -> str:
-    """Attack success against the budget, with 95 % intervals; left over all images, right over those first correct."""
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.7), sharey=True)
-        panels = (("asr_change", "of all images"), ("asr_correct", "of correctly classified images"))
-        for axis, (rate, title) in zip(axes, panels):
-            for side, colour in zip(comparison["models"], COLOURS):
-                cells = [cell for cell in side["attacks"] if cell["rates"][rate]["value"] is not None]
-                eps = np.array([255 * cell["eps"] for cell in cells])
-                value = np.array([cell["rates"][rate]["value"] for cell in cells])
-                low, high = np.array([cell["rates"][rate]["interval"] for cell in cells]).reshape(-1, 2).T
-                axis.fill_between(eps, 100 * low, 100 * high, color=colour, alpha=0.16, linewidth=0)
-                axis.plot(eps, 100 * value, "o-", color=colour, label=side["name"], markersize=4.5, linewidth=1.8)
-            axis.set_title(title, fontsize=11, loc="left", color="#30343b")
-            axis.set_xlabel("budget ε (Linf, in 255ths)")
-            axis.set_xscale("log", base=2)
-            ticks = sorted({round(255 * cell["eps"], 6) for cell in comparison["models"][0]["attacks"]})
-            axis.set_xticks([t for t in ticks if t > 0], [f"{t:g}" for t in ticks if t > 0])
-            axis.minorticks_off()
-            axis.set_ylim(-2, 102)
-        axes[0].set_ylabel("predictions changed (%)")
-        axes[0].legend(frameon=False, loc="upper left")
-        figure.tight_layout()
-        return _svg(figure)
-
-
-def sensitivity(comparison: Row) -> str:
-    """Per-image local Lipschitz estimates of each model, and the cosine between branches where there are two."""
-    aligned = [side for side in comparison["models"] if side["alignment"]]
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(1, 2 if aligned else 1, figsize=(9.6 if aligned else 4.8, 3.3), squeeze=False)
-        _lipschitz_panel(axes[0, 0], comparison)
-        if aligned:
-            _cosine_panel(axes[0, 1], comparison)
-        figure.tight_layout()
-        return _svg(figure)
-
-
-def _lipschitz_panel(axis: Any, comparison: Row) -> None:
-    values, names, colours = [], [], []
-    for side, colour in zip(comparison["models"], COLOURS):
-        for i, per_image in enumerate(by_layer(side["lipschitz"]["rows"], "max").values()):
-            values.append(per_image)
-            names.append(f"{side['name']}\nlayer {i + 1}")
-            colours.append(colour)
-    boxes = axis.boxplot(
-        values, tick_labels=names, patch_artist=True, widths=0.5, showfliers=False, medianprops={"color": "#20242a"}
-    )
-    for box, colour in zip(boxes["boxes"], colours):
-        box.set(facecolor=colour, alpha=0.45, edgecolor=colour)
-    axis.set_ylim(bottom=0)
-    axis.set_title("map moves per unit of pixel noise (sampled, lower bound)", fontsize=11, loc="left", color="#30343b")
-    axis.grid(axis="x", visible=False)
-
-
-def _cosine_panel(axis: Any, comparison: Row) -> None:
-    for side, colour in zip(comparison["models"], COLOURS):
-        if side["alignment"]:
-            for cosines in by_layer(side["alignment"]["rows"], "cos", pairs="own").values():
-                axis.hist(
-                    cosines,
-                    bins=24,
-                    color=colour,
-                    alpha=0.55,
-                    label=side["name"],
-                )
-    axis.axvline(0, color="#20242a", linewidth=1)
-    for word, side, shift in (("opposed", "right", -6), ("aligned", "left", 6)):
-        place = {
-            "xy": (0, 1),
-            "xycoords": ("data", "axes fraction"),
-            "xytext": (shift, -2),
-            "textcoords": "offset points",
-        }
-        axis.annotate(word, **place, ha=side, va="top", color="#565c66")
-    axis.set_xlabel("cosine between the input gradients of A1 and A2")
-    axis.set_ylabel("(image, head) pairs")
-    axis.margins(y=0.15)
-    axis.grid(axis="x", visible=False)
-
-
-def maps(pictures: Row, names: list[str]) -> str:
-    """What each model looked at: its image and its maps; clean, attacked, and the change between the two."""
-    columns = [
-        (name, model, key)
-        for name, model in zip(names, pictures["models"])
-        for key in ("pixels", "A1", *(("A2", "combined") if model["clean"]["A2"] else ()))
+def success_figure(name: str, title: str, sides: Sequence[Side], note: str = "") -> Figure:
+    """Attack success against the budget, with 95 % intervals; over all images, and over those first correct."""
+    points = [
+        (side, place, cell["eps"], rate, cell["rates"][rate])
+        for side, place, cells in sides
+        for rate in RATES
+        for cell in cells
+        if cell["rates"][rate]["value"] is not None
     ]
-    with plt.rc_context({**STYLE, "axes.grid": False}):
-        figure, axes = plt.subplots(3, len(columns), figsize=(1.75 * len(columns), 6.2), layout="constrained")
-        for column, (name, model, key) in zip(axes.T, columns):
-            clean, attacked = (np.array(model[state][key]) for state in ("clean", "attacked"))
-            _column(figure, column, key, clean, attacked)
-            column[0].set_title(_title(key, name, model["clean"]), fontsize=10, color="#30343b")
-            if key == "pixels":
-                for axis, state in zip(column, ("clean", "attacked")):
-                    look = model[state]
-                    axis.set_xlabel(f"“{look['prediction']}” {100 * look['confidence']:.0f} %", fontsize=9)
-        for axis, label in zip(axes[:, 0], ("clean", "attacked", "change")):
-            axis.set_ylabel(label, rotation=0, ha="right", va="center", labelpad=8)
-        return _svg(figure)
+    return Figure(
+        name=name,
+        title=title,
+        alt=_success_alt(sides),
+        panels=tuple(partial(_success_panel, points=points, rate=rate) for rate in RATES),
+        data={
+            "model": [p[0] for p in points],
+            "eps_in_255ths": [round(255 * p[2], 6) for p in points],
+            "rate": [p[3] for p in points],
+            "value": [p[4]["value"] for p in points],
+            "low": [p[4]["interval"][0] for p in points],
+            "high": [p[4]["interval"][1] for p in points],
+            "n": [p[4]["n"] for p in points],
+        },
+        note=note,
+    )
 
 
-def _title(key: str, name: str, look: Row) -> str:
-    if key == "combined":
-        return f"A1 − {look['lambda']:.2f} A2"
-    return {"pixels": name, "A1": "A1" if look["A2"] else "A", "A2": "A2"}[key]
+def _success_panel(axis: Any, points: list[Any], rate: str) -> None:
+    chosen = [p for p in points if p[3] == rate]
+    for name, place in dict.fromkeys((p[0], p[1]) for p in chosen):
+        mine = sorted((p for p in chosen if p[0] == name), key=lambda p: p[2])
+        eps = np.array([255 * p[2] for p in mine])
+        low, high = 100 * np.array([p[4]["interval"] for p in mine]).T
+        axis.fill_between(eps, low, high, color=colour(place), alpha=0.16, linewidth=0)
+        axis.plot(
+            eps,
+            [100 * p[4]["value"] for p in mine],
+            color=colour(place),
+            marker=MARKERS[place % len(MARKERS)],
+            linestyle=LINES[place % len(LINES)],
+            label=name,
+            markersize=5,
+            linewidth=1.8,
+        )
+    axis.set_title(RATES[rate])
+    axis.set_xlabel("budget ε (Linf, in 255ths of a pixel's range)")
+    axis.set_ylabel("predictions changed (%)")
+    axis.set_ylim(-2, 102)
+    ticks = sorted({round(255 * p[2], 6) for p in chosen} - {0.0})
+    if ticks:
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(ticks, [f"{t:g}" for t in ticks])
+    axis.minorticks_off()
+    if chosen:
+        axis.legend(loc="best")
 
 
-def _column(figure: Figure, column: Any, key: str, clean: Any, attacked: Any) -> None:
-    """Clean and attacked on one scale, the change on its own, symmetric about zero."""
-    top = max(np.abs(clean).max(), np.abs(attacked).max()) or 1.0
-    scale: dict[str, Any] = {"cmap": "viridis", "vmin": 0, "vmax": top}
-    if key == "pixels":
-        scale = {"cmap": "gray", "vmin": 0, "vmax": 1}
-    elif key == "combined":
-        scale = {"cmap": "RdBu_r", "vmin": -top, "vmax": top}
-    for axis, data in zip(column, (clean, attacked)):
-        image = axis.imshow(data[..., 0] if key == "pixels" and data.shape[-1] == 1 else data, **scale)
-    change = (attacked - clean).mean(axis=-1) if key == "pixels" else attacked - clean
-    reach = np.abs(change).max() or 1.0
-    changed = column[2].imshow(change, cmap="RdBu_r", vmin=-reach, vmax=reach)
-    bars = [(changed, column[2])] if key == "pixels" else [(image, column[1]), (changed, column[2])]
-    for drawn, axis in bars:
-        bar = figure.colorbar(drawn, ax=axis, location="bottom", shrink=0.85, aspect=14, pad=0.03)
-        bar.outline.set_visible(False)
-        bar.locator = matplotlib.ticker.MaxNLocator(2)
-        bar.formatter = matplotlib.ticker.FormatStrFormatter("%.2g")
-        bar.ax.tick_params(labelsize=7.5, length=0)
-    for axis in column:
-        axis.set_xticks([])
-        axis.set_yticks([])
-        axis.spines[:].set_visible(False)
+def _success_alt(sides: Sequence[Side]) -> str:
+    """The largest budget's and the middle one's rates, so that the curves can be told without seeing them."""
+    told = []
+    for name, _, cells in sides:
+        if cells:
+            ends = {
+                round(255 * c["eps"], 6): c["rates"]["asr_change"]["value"] for c in (cells[len(cells) // 2], cells[-1])
+            }
+            words = (f"{'undefined' if v is None else f'{100 * v:.0f} %'} at {eps:g}/255" for eps, v in ends.items())
+            told.append(f"{name}: {', '.join(words)}")
+    return f"Share of predictions changed against the budget. {'; '.join(told)}."
+
+
+# ------------------------------------------------------------------------------------------------- sensitivity
+
+
+def sensitivity_figure(
+    name: str, title: str, sides: Sequence[tuple[str, int, Row, Row | None]], note: str = ""
+) -> Figure:
+    """Per-image local Lipschitz estimates of each model, and the cosine between branches where there are two.
+
+    A side is (name, place, cell of lipschitz, cell of alignment or None).
+    """
+    boxes = [
+        (side, place, number, values)
+        for side, place, lipschitz, _ in sides
+        for number, values in enumerate(by_layer(lipschitz["rows"], "max").values(), start=1)
+    ]
+    cosines = [
+        (side, place, number, values)
+        for side, place, _, aligned in sides
+        if aligned
+        for number, values in enumerate(by_layer(aligned["rows"], "cos", pairs="own").values(), start=1)
+    ]
+    means = "; ".join(f"{side} layer {k}: {np.mean(v):.3f}" for side, _, k, v in boxes if v)
+    cos = "; ".join(f"{side} layer {k}: mean {np.mean(v):+.2f}" for side, _, k, v in cosines if v)
+    return Figure(
+        name=name,
+        title=title,
+        alt=f"Sampled local Lipschitz constants, means over images: {means}." + (f" Cosines: {cos}." if cos else ""),
+        panels=(partial(_boxes, series=boxes), *((partial(_cosines, series=cosines),) if cosines else ())),
+        data=_long({"lipschitz": boxes, "cosine": cosines}),
+        note=note,
+    )
+
+
+def _long(series: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    flat = [(what, side, k, v) for what, found in series.items() for side, _, k, values in found for v in values]
+    return {key: [row[i] for row in flat] for i, key in enumerate(("measure", "model", "layer", "value"))}
+
+
+def _boxes(axis: Any, series: list[Any]) -> None:
+    drawn = axis.boxplot(
+        [values for *_, values in series],
+        tick_labels=[f"{side}\nlayer {k}" if len(series) <= 4 else f"{k}" for side, _, k, _ in series],
+        patch_artist=True,
+        widths=0.5,
+        showfliers=False,
+        medianprops={"color": INK},
+    )
+    for box, (_, place, *_rest) in zip(drawn["boxes"], series):
+        box.set(facecolor=colour(place), alpha=0.5, edgecolor=colour(place))
+    if len(series) > 4:
+        for side, place in dict.fromkeys((s, p) for s, p, *_ in series):
+            axis.plot([], [], color=colour(place), linewidth=6, alpha=0.6, label=side)
+        axis.legend(loc="best")
+        axis.set_xlabel("layer")
+    axis.set_ylim(bottom=0)
+    axis.set_ylabel("‖change of map‖ / ‖noise‖ (no unit)")
+    axis.set_title("map moves per unit of pixel noise")
+    axis.grid(axis="x", visible=False)
+
+
+def _cosines(axis: Any, series: list[Any]) -> None:
+    for side, place in dict.fromkeys((s, p) for s, p, *_ in series):
+        values = [v for s, _, _, found in series if s == side for v in found]
+        axis.hist(values, bins=24, color=colour(place), alpha=0.6, label=side)
+    axis.axvline(0, color=INK, linewidth=1)
+    for word, side, shift in (("opposed", "right", -6), ("aligned", "left", 6)):
+        axis.annotate(
+            word,
+            (0, 1),
+            (shift, -2),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            ha=side,
+            va="top",
+            color=SOFT,
+        )
+    axis.set_xlabel("cosine between the input gradients of A1 and A2 (no unit)")
+    axis.set_ylabel("(image, head) pairs")
+    axis.set_title("do the branches react against each other?")
+    axis.margins(y=0.2)
+    axis.grid(axis="x", visible=False)
+    axis.legend(loc="best")

@@ -178,7 +178,7 @@ SHOWN: dict[str, Callable[[Any], None]] = {
 
 def write_lens(result: Row, folder: Path, form: str) -> None:
     """The result without its rows as JSON, the rows of each measure as a table, and a figure of each."""
-    from antiphase.report.figures import write_figures
+    from antiphase.report.draw import write_figures
     from antiphase.report.lens_figures import draw_lens
 
     plain = {name: _without_rows(value) for name, value in result.items()}

@@ -6,15 +6,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import matplotlib
 import numpy as np
+
+matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator
 
-from antiphase.report.figures import COLOURS, by_layer
+from antiphase.report.figures import by_layer
+from antiphase.report.palette import AXIS, MODELS
 
 Row = dict[str, Any]
-OWN, CONTROL = COLOURS[1], "#8a8f98"
+OWN, CONTROL = MODELS[1], AXIS
 SERIES = ("#9ecae1", "#1b4965", "#e6a57e", "#c8553d", "#6a994e", "#7b5ea7", "#8a8f98")  # noise cold, attacks warm
 MARKS = {"untrained": "o", "shuffled": "s", "pseudo": "^"}
 

@@ -1,7 +1,11 @@
-"""Rows in, one self-contained HTML page out. Never runs a model."""
+"""One page from its parts: self-contained HTML, and beside it each figure as PNG and PDF and all data as CSV.
+
+Never runs a model, and asks nothing of the network: styles, script and maps are inside the page.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,25 +13,76 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from antiphase import files
-from antiphase.config import Budget
-from antiphase.report import figures
-from antiphase.report.findings import findings, interval_of, percent
+from antiphase.report import palette
+from antiphase.report.draw import FORMS, svg_of, write_data, write_figure
+from antiphase.report.forest import forest
+from antiphase.report.lens_payload import payload, together
+from antiphase.report.parts import Figure, Page, Slot, Table
+from antiphase.report.verdicts import MARKS, sentence
+
+SCRIPTS = ("theme.js", "lens_maps.js", "lens_draw.js", "lens_card.js", "lens.js")
 
 
-def write_report(comparison: dict[str, Any], out: Path) -> Path:
-    """`out/index.html`: one file, no scripts, no network, opens anywhere."""
-    environment = Environment(loader=PackageLoader("antiphase.report"), autoescape=True, undefined=StrictUndefined)
-    environment.filters.update(percent=percent, range=interval_of, budget=lambda eps: str(Budget(eps)))
-    names = [side["name"] for side in comparison["models"]]
-    html = environment.get_template("comparison.html").render(
-        c=comparison,
-        names=names,
-        findings=findings(comparison),
-        colours=figures.COLOURS,
-        asr=Markup(figures.asr_curves(comparison)),
-        sensitivity=Markup(figures.sensitivity(comparison)),
-        maps=Markup(figures.maps(comparison["pictures"], names)) if comparison["pictures"] else None,
+def write_page(page: Page, out: Path) -> Path:
+    """`out/index.html`, and `out/data/` with a PNG, a PDF and a CSV of each figure and a CSV of each table."""
+    parts = [part for section in page.sections for part in section.parts]
+    names = [part.name for part in parts if not isinstance(part, Slot)]
+    if len(names) != len(set(names)):
+        raise ValueError(f"two parts of the page share a name: {names}")
+    for part in parts:
+        if isinstance(part, Figure):
+            write_figure(part, out / "data")
+        elif isinstance(part, Table):
+            write_data(part, out / "data")
+    html = _html(page)
+    files.write_text(out / "index.html", html)
+    return out / "index.html"
+
+
+def _html(page: Page) -> str:
+    environment = Environment(
+        loader=PackageLoader("antiphase.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    page = out / "index.html"
-    files.write_text(page, html)
-    return page
+    places = {model.name: i for i, model in enumerate(page.models)}
+    looks, elsewhere = together(page.looks)
+    environment.tests.update(figure=lambda p: isinstance(p, Figure), table=lambda p: isinstance(p, Table))
+    environment.filters.update(
+        svg=lambda panel: Markup(svg_of(panel)), forest=lambda verdict: Markup(forest(verdict)), sentence=sentence
+    )
+    return environment.get_template("page.html").render(
+        page=page,
+        places=places,
+        marks=MARKS,
+        forms=FORMS,
+        groups=_groups,
+        lens=Markup(_json(payload(looks, places))) if looks else None,
+        packed=[cell["packed"] for _, cell in looks],
+        left_out=looks[0][1]["left_out"] if looks else [],
+        elsewhere=elsewhere,
+        light=enumerate(palette.MODELS),
+        dark=list(enumerate(palette.MODELS_DARK)),
+        inks={name: colour for colour, name in palette.THEMED.items() if not name.startswith("m")},
+        style=Markup(_asset("page.css")),
+        script=Markup("\n".join(_asset(name) for name in SCRIPTS)),
+    )
+
+
+def _groups(table: Table) -> list[tuple[str, str, int]]:
+    """Headings over neighbouring columns: (group, model, how many); none where no column has a group."""
+    found: list[tuple[str, str, int]] = []
+    for column in table.columns:
+        if found and found[-1][0] == column.group:
+            found[-1] = (*found[-1][:2], found[-1][2] + 1)
+        else:
+            found.append((column.group, column.model, 1))
+    return found if any(group for group, *_ in found) else []
+
+
+def _json(value: Any) -> str:
+    """JSON that no text inside it can end or escape from."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _asset(name: str) -> str:
+    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")

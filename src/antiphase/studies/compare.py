@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 
 from antiphase import runtime
-from antiphase.attacks.config import PGD
 from antiphase.config import InputError, to_plain
 from antiphase.data.imageset import ImageSet
 from antiphase.measures.interval import holm, mcnemar
@@ -18,9 +16,9 @@ from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.config import ViTConfig
 from antiphase.studies.attacked import attack_cells, changed, right
 from antiphase.studies.cells import Cell, check_fits
-from antiphase.studies.config import CompareConfig
+from antiphase.studies.config import CompareConfig, budgets
+from antiphase.studies.looked import look_cell
 from antiphase.studies.measured import alignment_cell, lambda_rows, lipschitz_cell, parameters
-from antiphase.studies.pictures import looks
 
 Row = dict[str, Any]
 Pair = tuple[Run, Run]
@@ -41,14 +39,14 @@ def compare(runs: Pair, images: ImageSet, config: CompareConfig, *, device: torc
         for name, run, other, cells in zip(names, runs, reversed(runs), attacked)
     ]
     return {
-        "format": 1,
+        "format": 2,
         "config": to_plain(config),
         "data": {"name": images.name, "split": images.split, "n": len(images), "fingerprint": images.fingerprint},
         "differences": differences(*runs),
         "denominators": DENOMINATORS,
         "models": sides,
         "paired": _paired(*attacked),
-        "pictures": _pictures(runs, attacks, attacked, images, config.seed, device),
+        "looks": [_looked(run, images, config, device) for run in runs],
         "environment": runtime.environment(),
     }
 
@@ -124,6 +122,13 @@ def _measured(run: Run, other: Run, images: ImageSet, config: CompareConfig, dev
     return {"lipschitz": lipschitz_cell(run, images, draws=config.draws, **common), "alignment": aligned}
 
 
+def _looked(run: Run, images: ImageSet, config: CompareConfig, device: torch.device | str) -> Cell | None:
+    """A few of the images through the lens at every budget; None where the only budget is 0."""
+    eps = [budget for budget in budgets(config.eps) if budget > 0]
+    few = images.subset(min(config.look_images, len(images)), config.seed)
+    return look_cell(run, few, eps=eps, probes=config.probes, seed=config.seed, device=device) if eps else None
+
+
 def _paired(first: list[Cell], second: list[Cell]) -> list[Row]:
     """The two models on the same images, budget by budget: did at least one run change the prediction?
 
@@ -139,26 +144,3 @@ def _paired(first: list[Cell], second: list[Cell]) -> list[Row]:
         for row, test, p in zip(rows, tests, holm([test["p"] for test in tests])):
             row[name] = test | {"p_holm": p}
     return rows
-
-
-# ------------------------------------------------------------------------------------------------- pictures
-
-
-def _pictures(
-    runs: Pair, attacks: list[PGD], attacked: list[list[Cell]], images: ImageSet, seed: int, device: torch.device | str
-) -> Row | None:
-    """One image that both models get right and both lose at the same budget, with every map clean and attacked.
-
-    The smallest such budget of the grid, and of its images the first; None if there is none.
-    """
-    for attack, *cells in zip(attacks, *attacked):
-        both = np.flatnonzero(np.logical_and.reduce([right(cell) & changed(cell) for cell in cells]))
-        if len(both):
-            one = images.take(both[:1])
-            return {
-                "eps": float(attack.within.eps),
-                "image": int(one.ids[0]),
-                "label": one.class_names[int(one.labels[0])],
-                "models": [looks(run.classifier_for(images, device), one, attack, seed, device) for run in runs],
-            }
-    return None

@@ -19,11 +19,12 @@ class CompareConfig:
     probes: int = 32  # random directions per image for the alignment
     max_probes: int | None = None  # doubled up to so many for images whose sign is undecided; None: never
     measure_images: int | None = 128  # of the images, for these two measures; None: all
+    look_images: int = 8  # of the images, for the report's lens
     accuracy_floor: float | None = None  # test accuracy below which no verdict is given; None: no verdict at all
     seed: int = 0  # of subset, starts, draws and probes
 
     def __post_init__(self) -> None:
-        check_fields(self, draws=1, probes=2, measure_images=1, seed=0)
+        check_fields(self, draws=1, probes=2, measure_images=1, look_images=1, seed=0)
         if self.max_probes is not None and self.max_probes < self.probes:
             raise InputError(f"--max-probes {self.max_probes} is below --probes {self.probes}: raise it")
         self.attacks()  # refuses what an attack would refuse

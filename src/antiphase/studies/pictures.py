@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from antiphase.attacks import engine
 from antiphase.attacks.config import PGD
 from antiphase.attacks.losses import LOSSES
 from antiphase.data.imageset import ImageSet
-from antiphase.measures.gather import Elsewhere
+from antiphase.measures.gather import elsewhere
 from antiphase.measures.probes import branch_alignment
 from antiphase.models.taps import explicit, taps
 
@@ -70,7 +69,7 @@ def branches(
     broken = (found.success & found.correct).nonzero()[:, 0].tolist()
     one = images.take(np.array(broken[:1] or [0]))
     seen = looks(model, one, attack, seed, device)
-    places = {"clean": one, "attacked": _elsewhere(one, _attacked(model, one, attack, seed))}
+    places = {"clean": one, "attacked": elsewhere(one, _attacked(model, one, attack, seed))}
     for state, there in places.items():
         (layer,) = branch_alignment(model, there, probes=probes, seed=seed, device=device)[-1:]
         whole = layer.stacked
@@ -84,10 +83,6 @@ def branches(
         "probes": probes,
         "states": seen,
     }
-
-
-def _elsewhere(one: ImageSet, pixels: Tensor) -> ImageSet:
-    return replace(one, source=Elsewhere({int(i): k for k, i in enumerate(one.ids)}, pixels))
 
 
 def _directions(model: nn.Module, one: ImageSet, device: torch.device | str) -> Row:

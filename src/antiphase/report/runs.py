@@ -1,0 +1,147 @@
+"""Trained runs side by side as a page, from the cells in their folders. No torch: only files are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from antiphase import files
+from antiphase.config import Budget, InputError
+from antiphase.report.figures import sensitivity_figure, success_figure
+from antiphase.report.parts import Figure, Model, Page, Section, Slot, Table, Value, study_table
+
+Row = dict[str, Any]
+READINGS = ("robust_accuracy", "asr_change", "asr_correct")
+
+
+@dataclass(frozen=True)
+class Found:
+    """One run and every cell that could be read; of the others, why not."""
+
+    name: str
+    folder: Path
+    about: Row
+    attacks: list[Row]
+    measures: list[Row]
+    looks: list[Row]
+    errors: list[str] = field(default_factory=list)
+
+
+def runs_page(folders: Sequence[Path]) -> Page:
+    names = [folder.resolve().name for folder in folders]
+    found = [_read(name if names.count(name) == 1 else str(folder), folder) for name, folder in zip(names, folders)]
+    paths = " ".join(str(run.folder) for run in found)
+    looks = tuple((run.name, cell) for run in found for cell in run.looks[-1:])
+    return Page(
+        title=", ".join(run.name for run in found) if len(found) < 5 else f"{len(found)} runs",
+        lede="What is stored about these runs. Whether two of them differ is not tested here: antiphase compare does that.",
+        findings=tuple(f"A stored result could not be read: {error}" for run in found for error in run.errors),
+        models=tuple(_card(run) for run in found),
+        looks=looks,
+        no_lens=None if looks else Slot(study="lens", command=f"antiphase look {paths}"),
+        sections=(_attacks(found), _measures(found)),
+        made=tuple(("run", f"{run.name}: {run.folder}") for run in found),
+        source=paths,
+    )
+
+
+def _read(name: str, folder: Path) -> Found:
+    about = files.read_json(files.require_run(folder) / "run.json", "model", "data", "environment")
+    run = Found(name, folder, about, [], [], [])
+    needs = {"attacks": ("rates", "eps", "data"), "measures": ("rows", "data"), "looks": ("packed", "eps", "data")}
+    for kind, keys in needs.items():
+        cells: list[tuple[float, str, Row]] = []
+        for path in (folder / kind).glob("*.json"):
+            try:
+                cells.append((path.stat().st_mtime, path.name, files.read_json(path, *keys)))
+            except InputError as error:
+                run.errors.append(str(error))
+        getattr(run, kind).extend(cell for *_, cell in sorted(cells, key=lambda c: c[:2]))
+    return run
+
+
+def _card(run: Found) -> Model:
+    about = run.about
+    log = files.read_lines(run.folder / "log.jsonl")
+    facts = [("data", Value(str((about["data"] or {}).get("name", "none: converted"))))]
+    if log:
+        facts.append((f"train accuracy, last of {len(log)} epochs", Value(f"{100 * log[-1]['train_accuracy']:.1f} %")))
+        tested = about["data"].get("test", {}).get("images")
+        facts.append((f"test accuracy (n = {tested})", Value(f"{100 * log[-1]['test_accuracy']:.1f} %")))
+    facts.append(("stored results", Value(str(len(run.attacks) + len(run.measures) + len(run.looks)))))
+    return Model(name=run.name, title=str(about.get("title", "")), facts=tuple(facts))
+
+
+# ------------------------------------------------------------------------------------------------- sections
+
+
+def _attacks(found: list[Found]) -> Section:
+    """One figure and one table for each attack on the same images, whatever its budget."""
+    groups: dict[str, list[tuple[int, Row]]] = {}
+    for place, run in enumerate(found):
+        for cell in run.attacks:
+            groups.setdefault(_question(cell), []).append((place, cell))
+    parts: list[Table | Figure | Slot] = []
+    for number, (question, cells) in enumerate(sorted(groups.items()), start=1):
+        first = cells[0][1]
+        sides = [
+            (run.name, place, sorted((c for p, c in cells if p == place), key=lambda c: float(c["eps"])))
+            for place, run in enumerate(found)
+        ]
+        held = [side for side in sides if side[2]]
+        data = first["data"]
+        title = f"{first['attack']['kind']} on {data['n']} {data['name']} {data['split']} images"
+        if len({cell["eps"] for _, cell in cells}) > 1:
+            parts.append(success_figure(f"attack-{number}-success", title, held, question))
+        parts.append(study_table(f"attack-{number}", title, ("model", "budget"), _entries(held), question))
+    command = f"antiphase attack {found[0].folder} --eps 4/255,8/255"
+    return Section(
+        name="attacks", title="Under attack", parts=tuple(parts) or (Slot(study="attacks", command=command),)
+    )
+
+
+def _question(cell: Row) -> str:
+    """What was asked, apart from the budget, in words."""
+    attack = {k: v for k, v in cell["attack"].items() if k not in ("within", "kind") and v is not None}
+    settings = ", ".join(f"{key} {value}" for key, value in attack.items() if isinstance(value, str | int | float))
+    within = cell["attack"].get("within") or {}
+    return (
+        f"{cell['attack']['kind']} within {within.get('kind', 'its own set')}: {settings}; protocol {cell['protocol']}, seed "
+        f"{cell['seed']}, images {cell['data']['fingerprint']}"
+    )
+
+
+def _entries(sides: list[tuple[str, int, list[Row]]]) -> list[Row]:
+    return [
+        {
+            "labels": (name, str(Budget(cell["eps"]))),
+            "ours": rate["value"],
+            "reading": reading,
+            "n": rate["n"],
+            "interval": rate["interval"],
+        }
+        for name, _, cells in sides
+        for cell in cells
+        for reading, rate in ((reading, cell["rates"][reading]) for reading in READINGS)
+    ]
+
+
+def _measures(found: list[Found]) -> Section:
+    """Sampled sensitivity of the maps and the angle between branches, for runs measured on the same images."""
+    sides: dict[str, list[tuple[str, int, Row, Row | None]]] = {}
+    for place, run in enumerate(found):
+        for cell in run.measures:
+            if cell.get("estimator") == "sample" and cell.get("level") == "maps":
+                images = cell["data"]["fingerprint"]
+                aligned = [m for m in run.measures if m.get("reading") == "R1" and m["data"]["fingerprint"] == images]
+                sides.setdefault(images, []).append((run.name, place, cell, aligned[-1] if aligned else None))
+    parts = tuple(
+        sensitivity_figure(
+            f"sensitivity-{number}", "Sensitivity of the maps", group, f"n = {group[0][2]['data']['n']} images."
+        )
+        for number, (_, group) in enumerate(sorted(sides.items()), start=1)
+    )
+    slot = Slot(study="measures", command=f"antiphase measure {found[0].folder}")
+    return Section(name="inside", title="Inside the attention", parts=parts or (slot,))

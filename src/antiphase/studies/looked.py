@@ -1,0 +1,190 @@
+"""A few images as a run sees them, clean and under PGD of each budget: every map, and what the two branches do to each other.
+
+n images; states are the clean images and one for each budget; h heads, N tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from antiphase import console
+from antiphase.config import Budget, InputError
+from antiphase.data.imageset import ImageSet
+from antiphase.measures.alignment import Alignment
+from antiphase.measures.gather import elsewhere
+from antiphase.measures.perturbations import PGD_STEPS, on, perturbed
+from antiphase.measures.probes import aligned, at_rest, branch_alignment, check_finite, gram
+from antiphase.models.attention import Branches
+from antiphase.models.checkpoint import Run
+from antiphase.models.taps import Record, taps
+from antiphase.studies.cells import Cell, cell
+from antiphase.studies.measured import columns
+from antiphase.studies.packing import Packed, factor_for, grid_of, pooled, quantised, shrunk, signed_bytes
+
+COARSE = 6  # patches a side below which a lens is no lens: then it takes fewer budgets
+TOP = 3  # classes named for each prediction
+STATISTICS = ("lambda", "cos", "cos_se", "rho", "amplification", "energy", "angle")
+
+
+def look_cell(
+    run: Run,
+    images: ImageSet,
+    *,
+    eps: Sequence[Budget],
+    probes: int = 32,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+) -> Cell:
+    """Everything that the lens of a report shows of one run; maps and pixels in `packed`, in the order of `_packed`."""
+    if not eps or min(eps) <= 0:
+        raise InputError("the lens needs budgets above 0: give --eps, as in --eps 4/255,8/255")
+
+    def compute(_: Path) -> Cell:
+        model, batch = run.classifier_for(images, device), on(images.all, device)
+        with at_rest(model), console.progress(f"{run.name} looks", total=len(eps) + 1) as advance:
+            states, looks = [batch.pixels], [_look(model, batch.pixels)]
+            advance(1, "clean")
+            budgets = _fitting(sorted(set(eps)), looks[0][1], len(images))
+            for budget in budgets:
+                states.append(perturbed(model, batch, "pgd", float(budget), seed).pixels)
+                looks.append(_look(model, states[-1]))
+                advance(1, str(budget))
+        records = [record for _, record in looks]
+        return {
+            "eps": [float(budget) for budget in budgets],
+            "left_out": [float(budget) for budget in sorted(set(eps) - set(budgets))],
+            "attack": f"PGD, {PGD_STEPS} steps, Linf, away from the true label, one random start",
+            "probes": probes,
+            "class_names": list(images.class_names),
+            "ids": images.ids.tolist(),
+            "labels": images.labels.tolist(),
+            "predictions": [_predictions(logits) for logits, _ in looks],
+            **_packed(images, states, records, budgets),
+            "rows": columns(_branches(model, images, states, records, probes, seed, device)),
+        }
+
+    question = {"measure": "look", "eps": [float(e) for e in eps], "probes": probes, "seed": seed}
+    return cell(run, "looks", images, question, compute)
+
+
+def _fitting(eps: list[Budget], clean: Record, images: int) -> list[Budget]:
+    """All budgets; of a model so large that its maps would be too coarse, the smallest, the middle and the largest."""
+    tokens, maps = _tokens(clean), images * sum(len(_branches_of(m)) * m.signal.shape[1] for m in clean.values())
+    side = grid_of(tokens)[0]
+    coarse = side // factor_for(tokens, maps * (len(eps) + 1)) < min(COARSE, side)
+    return [eps[0], eps[len(eps) // 2], eps[-1]] if coarse and len(eps) > 3 else eps
+
+
+def _tokens(record: Record) -> int:
+    found = {maps.signal.shape[-1] for maps in record.values()}
+    if len(found) != 1:
+        raise InputError(f"the lens shows models whose layers all look at the same patches, and these look at {found}")
+    return found.pop()
+
+
+def _branches_of(maps: Branches) -> list[Tensor]:
+    return [maps.signal] if maps.noise is None else [maps.signal, maps.noise]
+
+
+def _look(model: nn.Module, pixels: Tensor) -> tuple[Tensor, Record]:
+    with taps(model) as record:
+        logits = model(pixels)
+    for layer, maps in record.items():
+        check_finite(maps.combined, layer)
+    return logits, record
+
+
+def _predictions(logits: Tensor) -> list[list[list[float]]]:
+    """For each image its most likely classes, each with its probability."""
+    best = logits.double().softmax(dim=1).topk(min(TOP, logits.shape[1]), dim=1)
+    return [
+        [[int(c), round(float(p), 6)] for p, c in zip(*pair)] for pair in zip(best.values.cpu(), best.indices.cpu())
+    ]
+
+
+# ------------------------------------------------------------------------------------------------- the two branches
+
+
+def _branches(
+    model: nn.Module,
+    images: ImageSet,
+    states: list[Tensor],
+    records: list[Record],
+    probes: int,
+    seed: int,
+    device: torch.device | str,
+) -> Iterator[dict[str, Any]]:
+    """Of every state the Jacobians there, and of an attacked one the changes from the clean maps too; heads and all stacked."""
+    if all(maps.noise is None for maps in records[0].values()):
+        return
+    for number, (pixels, record) in enumerate(zip(states, records)):
+        there = elsewhere(images, pixels.cpu())
+        found = {"jacobians": branch_alignment(model, there, probes=probes, seed=seed, device=device)}
+        if number:
+            found["changes"] = _changes(records[0], record)
+        for of, layers in found.items():
+            for layer in layers:
+                for head, view in (("each", layer), ("all", layer.stacked)):
+                    for row in view.rows(images.ids):
+                        kept = {name: row[name] for name in ("layer", "image", *STATISTICS)}
+                        yield {"state": number, "of": of, "head": row["head"] if head == "each" else None, **kept}
+
+
+def _changes(clean: Record, attacked: Record) -> list[Alignment]:
+    found = []
+    for layer, before in clean.items():
+        after = attacked[layer]
+        if before.noise is not None and after.noise is not None:
+            moved = after.signal - before.signal, after.noise - before.noise
+            found.append(aligned(layer, float(before.lam), gram(moved)[:, :, None].cpu().numpy()))
+    return found
+
+
+# ------------------------------------------------------------------------------------------------- maps and pixels
+
+
+def _packed(images: ImageSet, states: list[Tensor], records: list[Record], eps: Sequence[Budget]) -> Cell:
+    """In this order: clean pixels (n, H, W, C) as bytes; for each budget the change (n, H, W, C) in 127ths of it; then for each
+    layer its maps (states, n, branches, h, N, N) as `quantised` writes them and the scales of their rows (n, branches, h, N)."""
+    side = images.shape[-1]
+    layers: list[dict[str, Any]] = [
+        {
+            "layer": name,
+            "lambda": float(maps.lam) if maps.noise is not None else None,
+            "branches": len(_branches_of(maps)),
+            "heads": maps.signal.shape[1],
+        }
+        for name, maps in records[0].items()
+    ]
+    tokens = _tokens(records[0])
+    packed, whole = Packed(), len(images) * len(states) * sum(la["branches"] * la["heads"] for la in layers)
+    factor = factor_for(tokens, whole)
+    clean, *moved = (shrunk(pixels.double().cpu().numpy(), side).transpose(0, 2, 3, 1) for pixels in states)
+    packed.add(np.rint(255 * clean).astype(np.uint8))
+    for pixels, budget in zip(moved, eps):
+        packed.add(signed_bytes(pixels - clean, float(budget)))
+    for layer in layers:
+        maps = np.stack([_maps(record, layer["layer"], factor) for record in records])
+        for part in quantised(maps):
+            packed.add(part)
+    patches, before = grid_of(tokens)
+    return {
+        "layers": layers,
+        "patches": patches // factor,
+        "class_tokens": before,
+        "pooled": factor,
+        "pixels": list(clean.shape[1:]),
+        "shrunk": side // clean.shape[1],
+        "packed": packed.text(),
+    }
+
+
+def _maps(record: Record, layer: str, factor: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """(n, branches, h, N, N)"""
+    return pooled(torch.stack(_branches_of(record[layer]), dim=1).double().cpu().numpy(), factor)
