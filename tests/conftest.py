@@ -1,4 +1,4 @@
-"""Real things to test on: the data beside the checkout, a pair trained on digits, the command line, a browser."""
+"""Real things to test on: the data beside the checkout, a pair of digits and its comparison, the command line, a browser."""
 
 from __future__ import annotations
 
@@ -96,15 +96,62 @@ def shell():
 
 
 @pytest.fixture(scope="session")
-def browser():
-    """A headless browser: browser(page, "--dump-dom") -> what it printed."""
+def comparison(pair, digits):
+    """Both models of the pair attacked and measured on the same 120 digits, with looks at 8 of them."""
+    from antiphase.config import Budget
+    from antiphase.studies.compare import compare
+    from antiphase.studies.config import CompareConfig
+
+    eps = tuple(Budget(f"{e}/255") for e in (4, 12, 24, 48))
+    settings = CompareConfig(eps=eps, steps=10, runs=2, draws=8, probes=8, measure_images=32, accuracy_floor=0.5)
+    return compare(pair, digits[1].subset(120), settings)
+
+
+@pytest.fixture(scope="session")
+def page(comparison, tmp_path_factory) -> Path:
+    """Its report."""
+    from antiphase.report.comparison import comparison_page
+    from antiphase.report.page import write_page
+
+    return write_page(comparison_page(comparison), tmp_path_factory.mktemp("page"))
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """A real browser, driven by Playwright."""
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if not found:
-        _missing("no Chromium on this machine to look at the page with")
+        _missing("no Chromium on this machine to look at the page with: apt-get install chromium fonts-dejavu")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        _missing("Playwright is not installed: pip install -e '.[dev]'")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
-    def call(page: Path, *flags: str, profile: Path) -> str:
-        quiet = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync"
-        argv = [str(found), *quiet.split(), f"--user-data-dir={profile}", *flags, page.resolve().as_uri()]
-        return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True).stdout
 
-    return call
+@pytest.fixture
+def visit(chromium):
+    """visit(page, width=1280, scheme="dark") -> the page in a browser; a message on its console, an error or a request to
+    anywhere but the file itself fails the test."""
+    contexts, troubles = [], []
+
+    def call(page: Path, fragment: str = "", width: int = 1280, height: int = 900, scheme: str = "light", **settings):
+        context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **settings)
+        contexts.append(context)
+        seen = context.new_page()
+        seen.on("console", lambda message: troubles.append(f"console: {message.text}"))
+        seen.on("pageerror", lambda error: troubles.append(f"error: {error}"))
+        own = page.resolve().as_uri()
+        seen.on("request", lambda r: None if r.url.split("#")[0] == own else troubles.append(f"request: {r.url}"))
+        seen.goto(own + fragment)
+        if seen.locator("#lens-root").count():
+            seen.wait_for_selector("#lens-root[data-ready]")
+        return seen
+
+    yield call
+    for context in contexts:
+        context.close()
+    assert not troubles

@@ -1,33 +1,24 @@
-"""The page says what the rows say, and a browser shows it."""
+"""The page says what the rows say; tests/test_lens_page.py looks at it in a browser."""
 
 import copy
+import csv
 import html
 import re
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from antiphase.config import Budget
+from antiphase.report import palette
+from antiphase.report.comparison import comparison_page
 from antiphase.report.findings import findings, interval_of, percent
-from antiphase.report.page import write_report
-from antiphase.studies.compare import compare, differences
-from antiphase.studies.config import CompareConfig
-
-
-@pytest.fixture(scope="module")
-def comparison(pair, digits):
-    eps = tuple(Budget(f"{e}/255") for e in (4, 12, 24, 48))
-    return compare(
-        pair,
-        digits[1].subset(120),
-        CompareConfig(eps=eps, steps=10, runs=2, draws=8, probes=8, measure_images=32, accuracy_floor=0.5),
-    )
-
-
-@pytest.fixture(scope="module")
-def page(comparison, tmp_path_factory):
-    return write_report(comparison, tmp_path_factory.mktemp("page"))
+from antiphase.report.page import write_page
+from antiphase.report.parts import Contrast, Page, Section, Slot, Table, Verdict, study_table
+from antiphase.report.runs import runs_page
+from antiphase.report.verdicts import STATUSES, headline, sentence
+from antiphase.studies.compare import differences
 
 
 def swapped(comparison):
@@ -115,45 +106,191 @@ def test_the_page_carries_every_number_with_its_interval(comparison, page):
         for rate in (cell["rates"][name] for name in ("robust_accuracy", "asr_change", "asr_correct"))
     ]
     assert [cell for cell in cells if "<small>" in cell] == expected
-    for sentence in findings(comparison):
-        assert html.escape(sentence, quote=False).replace('"', "&#34;").replace("'", "&#39;") in page.read_text()
+    for said in findings(comparison):
+        assert html.escape(said, quote=False).replace('"', "&#34;").replace("'", "&#39;") in page.read_text()
 
 
-def test_the_page_is_one_file_without_scripts_or_network(page):
+def test_the_page_asks_nothing_of_the_network_and_is_small(page):
     text = page.read_text()
-    assert "<script" not in text
-    assert not re.search(r'(src|href)="https?:', text)
-    assert text.count("<svg") == 3
+    assert not re.search(r'(src|href)="(https?:|//)', text)
+    assert "default-src 'none'" in text
+    assert text.count("<svg") == 4  # two panels a figure
+    assert len(text) < 6e6
 
 
 def test_the_same_rows_give_the_same_bytes(comparison, page, tmp_path):
-    assert write_report(comparison, tmp_path).read_bytes() == page.read_bytes()
+    again = write_page(comparison_page(comparison), tmp_path)
+    for path in (page.parent / "data").iterdir():
+        assert (again.parent / "data" / path.name).read_bytes() == path.read_bytes(), path.name
+    assert again.read_bytes() == page.read_bytes()
 
 
-def test_a_comparison_without_a_commonly_lost_image_has_no_pictures(comparison, tmp_path):
-    text = write_report(comparison | {"pictures": None}, tmp_path).read_text()
-    assert text.count("<svg") == 2
+def test_every_figure_lies_beside_the_page_as_png_pdf_and_data(comparison, page):
+    text, data = page.read_text(), page.parent / "data"
+    linked = set(re.findall(r'href="data/([^"]+)"', text))
+    assert linked == {path.name for path in data.iterdir()}
+    assert {"attack-success.png", "attack-success.pdf", "sensitivity.png", "sensitivity.pdf"} <= linked
+    assert Image.open(data / "attack-success.png").size[0] > 1000
+    rows = list(csv.DictReader((data / "attack-success.csv").open()))
+    first = comparison["models"][0]["attacks"][0]["rates"]["asr_change"]
+    assert float(rows[0]["value"]) == first["value"]
+    assert [float(rows[0]["low"]), float(rows[0]["high"])] == first["interval"]
 
 
-def test_maps_of_the_picture_are_the_models_own(comparison):
-    clean = comparison["pictures"]["models"][1]["clean"]
-    a1, a2, both = (np.array(clean[key]) for key in ("A1", "A2", "combined"))
-    assert both == pytest.approx(a1 - clean["lambda"] * a2, abs=1e-6)
-    assert clean["prediction"] == comparison["pictures"]["label"]
-    assert comparison["pictures"]["models"][1]["attacked"]["prediction"] != clean["prediction"]
+def test_a_comparison_without_looks_says_how_to_get_them(comparison, tmp_path):
+    old = {key: value for key, value in comparison.items() if key != "looks"}
+    text = write_page(comparison_page(old), tmp_path).read_text()
+    assert "antiphase compare ViT DiffViT" in text
+    assert "DecompressionStream" not in text
 
 
-@pytest.mark.parametrize("width", [1100, 420])
-def test_a_browser_shows_the_page_whole(page, browser, tmp_path, width):
-    """Nothing but the table may be wider than the window, on a desk or in a hand; the picture is not blank."""
-    shot = tmp_path / "page.png"
-    browser(page, f"--window-size={width},2600", "--hide-scrollbars", f"--screenshot={shot}", profile=tmp_path / "a")
-    image = Image.open(shot).convert("L")
-    assert image.size[0] == width
-    colours = image.getcolors(maxcolors=256)
-    assert colours is not None
-    assert len(colours) > 50
-    right_edge = image.crop((width - 4, 0, width, 2600))
-    assert right_edge.getextrema() == (255, 255)  # nothing runs off the page
-    dom = browser(page, "--dump-dom", profile=tmp_path / "b")
-    assert 'id="headline"' in dom
+# ------------------------------------------------------------------------------------------------- verdicts
+
+
+def contrast(value, low, high, name="DiffViT − ViT"):
+    return Contrast(name=name, value=value, interval=(low, high), n=512)
+
+
+def test_the_words_of_a_verdict_name_its_status_its_weakest_contrast_and_n():
+    both = (contrast(12.3, 8.1, 16.4, "at 1/255"), contrast(4.0, 1.0, 7.0, "at 4/255"))
+    held = Verdict(claim="K1", text="easier to fool", status="supported", contrasts=both)
+    assert sentence(held) == "K1 is supported: at 4/255 +4 points [+1, +7], n = 512, and 1 other contrast."
+    against = replace(held, status="not supported", contrasts=(contrast(-3.0, -5.0, -1.0, "at 1/255"),))
+    assert sentence(against) == "K1 is not supported: at 1/255 -3 points [-5, -1], n = 512."
+    missing = Verdict(claim="K9", text="", status="not tested here", because="no CLIP pair was given")
+    assert sentence(missing) == "K9 is not tested here: no CLIP pair was given."
+    undefined = replace(
+        held, status="inconclusive", contrasts=(Contrast(name="gap", value=None, n=0),), because="n = 0"
+    )
+    assert sentence(undefined) == "K1 is inconclusive: n = 0."
+
+
+def test_a_stand_in_is_never_counted_among_the_papers_claims():
+    own = Verdict(claim="K1", text="", status="supported")
+    stand_in = Verdict(claim="K9", text="", status="supported", surrogate=True)
+    assert (
+        headline([own, own, replace(own, status="inconclusive")])
+        == "Of 3 claims 2 are supported and 1 is inconclusive."
+    )
+    assert "1 further claim was tested on a stand-in only" in headline([own, stand_in])
+    assert headline([]) == "No claim has been put to the test yet."
+    assert "decides nothing of the paper's own models" in sentence(stand_in)
+
+
+def test_another_status_changes_the_sentence():
+    one = Verdict(claim="K1", text="", status="supported", contrasts=(contrast(1.0, 0.5, 1.5),))
+    said = {sentence(replace(one, status=status)) for status in STATUSES}
+    assert len(said) == len(STATUSES)
+
+
+# ------------------------------------------------------------------------------------------------- tables
+
+
+def test_a_study_table_has_the_five_columns_and_names_what_failed(tmp_path):
+    entries = [
+        {
+            "labels": ("ViT", "1/255"),
+            "reference": 0.41,
+            "ours": 0.4321,
+            "reading": "asr_change",
+            "n": 512,
+            "interval": (0.39, 0.47),
+        },
+        {"labels": ("DiffViT", "1/255"), "reference": 0.85, "reading": "asr_change", "error": "out of memory <now>"},
+    ]
+    table = study_table("table1", "Table 1", ("model", "budget"), entries)
+    assert [c.title for c in table.columns] == ["model", "budget", "reference", "ours", "reading", "n", "95 % interval"]
+    assert [v.text for v in table.rows[0]] == [
+        "ViT",
+        "1/255",
+        "41.0 %",
+        "43.2 %",
+        "asr_change",
+        "512",
+        "[39.0, 47.0] %",
+    ]
+    assert table.rows[1][3].text == "failed"
+    page = Page(title="x", lede="", sections=(Section(name="t", title="T", parts=(table,)),))
+    text = write_page(page, tmp_path).read_text()
+    assert "Failed:</strong> DiffViT, 1/255: out of memory &lt;now&gt;" in text
+    rows = list(csv.DictReader((tmp_path / "data/table1.csv").open()))
+    assert rows[0]["ours"] == "0.4321"
+    assert rows[1]["error"] == "out of memory <now>"
+
+
+def test_a_page_without_rows_verdicts_or_models_says_so(tmp_path):
+    empty = study_table("table1", "Table 1", ("model",), [])
+    slot = Slot(study="fig3", command="antiphase study run fig3 --scale cpu")
+    page = Page(
+        title="Nothing yet",
+        lede="",
+        headline=headline(()),
+        sections=(Section(name="s", title="S", parts=(empty, slot)),),
+    )
+    text = write_page(page, tmp_path).read_text()
+    assert "No claim has been put to the test yet." in text
+    assert "There are no rows yet." in text
+    assert "antiphase study run fig3 --scale cpu" in text
+
+
+# ------------------------------------------------------------------------------------------------- runs
+
+
+def test_runs_become_a_page_from_their_folders_alone(pair, comparison, tmp_path):
+    page = runs_page([run.folder for run in pair])
+    text = write_page(page, tmp_path).read_text()
+    table = next(p for p in page.sections[0].parts if isinstance(p, Table))
+    first = comparison["models"][0]["attacks"][0]["rates"]["robust_accuracy"]
+    shown = (percent(first), f"{interval_of(first)} %")
+    assert shown in [(row[3].text, row[6].text) for row in table.rows]
+    assert "lens-packed-1" in text
+
+
+def test_one_run_without_results_is_a_page_of_slots_and_a_broken_cell_is_named(pair, tmp_path):
+    alone = tmp_path / "alone"
+    shutil.copytree(pair[1].folder, alone, ignore=shutil.ignore_patterns("attacks", "measures", "looks"))
+    commands = [part.command for section in runs_page([alone]).sections for part in section.parts]
+    assert [c.split()[1] for c in commands] == ["attack", "measure"]
+    assert runs_page([alone]).no_lens.command == f"antiphase look {alone}"
+    (alone / "attacks").mkdir()
+    (alone / "attacks" / "x.json").write_text("{")
+    text = write_page(runs_page([alone]), tmp_path / "page").read_text()
+    assert "A stored result could not be read" in text
+    assert "x.json is not valid JSON" in text
+
+
+# ------------------------------------------------------------------------------------------------- colours
+
+
+def luminance(colour):
+    c = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+
+
+LUMA = np.array([0.2126, 0.7152, 0.0722])
+BLINDNESS = {  # Machado, Oliveira and Fernandes 2009, complete
+    "none": np.eye(3),
+    "protanopia": np.array([[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]),
+    "deuteranopia": np.array([[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]),
+}
+
+
+@pytest.mark.parametrize("kind", BLINDNESS)
+@pytest.mark.parametrize(("colours", "ground"), [(palette.MODELS, "#ffffff"), (palette.MODELS_DARK, "#101419")])
+def test_models_are_told_apart_by_colour_blind_readers_and_stand_out(colours, ground, kind):
+    seen = [np.clip(BLINDNESS[kind] @ luminance(c), 0, 1) ** (1 / 2.2) for c in colours]
+    apart = min(np.linalg.norm(a - b) for i, a in enumerate(seen[:2]) for b in seen[:i])
+    assert apart > 0.3  # the two of a comparison; more models also differ by mark and line
+    back = luminance(ground) @ LUMA
+    for colour in colours:
+        light, dark = sorted((luminance(colour) @ LUMA, back), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) > 4.5
+
+
+def test_a_model_has_one_colour_in_card_table_figure_and_lens(page):
+    text = page.read_text()
+    assert re.search(r'<article class="card m1">\s*<h2>DiffViT', text)
+    assert re.search(r'class="group m1"><span class="dot"></span>DiffViT', text)
+    assert '"name":"DiffViT","place":1' in text
+    assert text.count("var(--m1)") > 4
+    assert palette.MODELS[1] not in text.replace(f"--m1: {palette.MODELS[1]}", "")

@@ -20,7 +20,7 @@ from antiphase.report.lens_payload import payload, together
 from antiphase.report.parts import Figure, Page, Slot, Table
 from antiphase.report.verdicts import MARKS, sentence
 
-SCRIPTS = ("theme.js", "lens_maps.js", "lens_draw.js", "lens_card.js", "lens.js")
+LENS = ("lens_maps.js", "lens_draw.js", "lens_card.js", "lens.js")
 
 
 def write_page(page: Page, out: Path) -> Path:
@@ -63,7 +63,7 @@ def _html(page: Page) -> str:
         dark=list(enumerate(palette.MODELS_DARK)),
         inks={name: colour for colour, name in palette.THEMED.items() if not name.startswith("m")},
         style=Markup(_asset("page.css")),
-        script=Markup("\n".join(_asset(name) for name in SCRIPTS)),
+        script=Markup("\n".join(_asset(name) for name in ("theme.js", *(LENS if looks else ())))),
     )
 
 

@@ -1,0 +1,165 @@
+"""What the lens is given are the model's own maps, predictions and numbers, in few bytes."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from antiphase.config import Budget, InputError
+from antiphase.measures.gather import elsewhere
+from antiphase.measures.probes import branch_alignment
+from antiphase.models.taps import taps
+from antiphase.report.lens_payload import payload, start, together
+from antiphase.studies import looked
+from antiphase.studies.looked import look_cell
+from antiphase.studies.packing import factor_for, pooled, quantised, restored, unpacked
+
+EPS = (Budget("8/255"), Budget("24/255"), Budget("48/255"))
+
+
+@pytest.fixture(scope="module")
+def few(digits):
+    return digits[1].subset(8)
+
+
+@pytest.fixture(scope="module")
+def cells(pair, few):
+    return [look_cell(run, few, eps=EPS, probes=8) for run in pair]
+
+
+def read(cell):
+    """The packed bytes as the page reads them: clean and attacked pixels, layer -> maps (states, n, branches, h, N, N)."""
+    data, at = unpacked(cell["packed"]), 0
+    n, states = len(cell["ids"]), len(cell["eps"]) + 1
+    tokens = cell["patches"] ** 2 + cell["class_tokens"]
+
+    def take(shape, kind):
+        nonlocal at
+        found = np.frombuffer(data, kind, int(np.prod(shape)), at).reshape(shape)
+        at += found.nbytes
+        return found
+
+    shape = (n, *cell["pixels"])
+    clean = take(shape, np.uint8) / 255
+    attacked = [clean + take(shape, np.int8) / 127 * eps for eps in cell["eps"]]
+    maps = {}
+    for layer in cell["layers"]:
+        rows = (n, layer["branches"], layer["heads"], tokens)
+        maps[layer["layer"]] = restored(take((states, *rows, tokens), np.uint8), take(rows, np.float32))
+    assert at == len(data)
+    return clean, attacked, maps
+
+
+def test_the_maps_are_the_models_own_to_eight_bits(pair, few, cells):
+    for run, cell in zip(pair, cells):
+        clean, attacked, maps = read(cell)
+        model = run.classifier_for(few)
+        assert clean == pytest.approx(few.all.pixels.permute(0, 2, 3, 1).numpy(), abs=1 / 500)
+        for state, pixels in enumerate(
+            (few.all.pixels, *(torch.tensor(a).permute(0, 3, 1, 2).float() for a in attacked))
+        ):
+            with torch.no_grad(), taps(model) as record:
+                model(pixels)
+            for layer, found in record.items():
+                stored = maps[layer][state]
+                tolerance = stored.max() / 400 + (
+                    0.002 if state else 0
+                )  # attacked pixels themselves are kept in 127ths of eps
+                assert np.abs(stored[:, 0] - found.signal.numpy()).max() < tolerance
+                if found.noise is not None:
+                    assert np.abs(stored[:, 1] - found.noise.numpy()).max() < tolerance
+
+
+def test_perturbations_reach_their_budget_and_stay_in_it(cells):
+    for cell in cells:
+        clean, attacked, _ = read(cell)
+        for eps, pixels in zip(cell["eps"], attacked):
+            assert np.abs(pixels - clean).max() == pytest.approx(eps, rel=1e-6)
+
+
+def test_predictions_are_probabilities_of_the_model_itself(pair, few, cells):
+    model = pair[1].classifier_for(few)
+    with torch.no_grad():
+        p = model(few.all.pixels).softmax(dim=1)
+    for i, guesses in enumerate(cells[1]["predictions"][0]):
+        assert guesses[0][0] == int(p[i].argmax())
+        assert guesses[0][1] == pytest.approx(float(p[i].max()), abs=1e-5)
+        assert [g[1] for g in guesses] == sorted((g[1] for g in guesses), reverse=True)
+    lost = [cell["predictions"][-1][i][0][0] != label for cell in cells for i, label in enumerate(few.labels)]
+    assert np.mean(lost) > 0.8  # 48/255 breaks nearly everything
+
+
+def test_alignment_in_the_lens_is_the_measure_at_that_point(pair, few, cells):
+    model, rows = pair[1].classifier_for(few), cells[1]["rows"]
+    (layer,) = branch_alignment(model, elsewhere(few, few.all.pixels), probes=8)
+    mine = {
+        (rows["image"][i], rows["head"][i]): (rows["cos"][i], rows["energy"][i], rows["angle"][i])
+        for i in range(len(rows["cos"]))
+        if rows["state"][i] == 0 and rows["of"][i] == "jacobians"
+    }
+    assert len(mine) == 8 * (layer.cos.shape[1] + 1)  # each head, and all stacked
+    for row in layer.rows(few.ids):
+        assert mine[row["image"], row["head"]] == pytest.approx((row["cos"], row["energy"], row["angle"]))
+    stacked = layer.stacked.rows(few.ids)
+    assert mine[stacked[0]["image"], None][0] == pytest.approx(stacked[0]["cos"])
+    assert cells[0]["rows"] == {}  # one branch has nothing to be aligned with
+
+
+def test_a_look_is_stored_and_read_again(pair, few, cells, monkeypatch):
+    monkeypatch.setattr(looked, "_look", None)  # would fail if anything were computed
+    assert look_cell(pair[1], few, eps=EPS, probes=8) == json.loads(json.dumps(cells[1]))
+
+
+def test_budgets_of_zero_are_refused(pair, few):
+    with pytest.raises(InputError, match="budgets above 0"):
+        look_cell(pair[0], few, eps=(Budget(0),))
+
+
+def test_quantised_maps_return_within_half_a_level_of_the_largest_entry():
+    maps = np.random.default_rng(0).dirichlet(np.ones(17), size=(3, 2, 4, 17))
+    steps, top = quantised(maps)
+    assert np.all(np.abs(restored(steps, top) - maps) <= maps.max(axis=(0, -1))[..., None] / 510 + 1e-7)
+
+
+def test_pooling_keeps_what_a_row_sums_to_and_the_class_token_apart():
+    maps = np.random.default_rng(1).dirichlet(np.ones(17), size=(2, 17))
+    small = pooled(maps, 2)
+    assert small.shape == (2, 5, 5)
+    assert small.sum(axis=-1) == pytest.approx(np.ones((2, 5)))
+    assert small[:, 0, 0] == pytest.approx(maps[:, 0, 0])
+    block = [1, 2, 5, 6]  # the patches of the first cell
+    assert small[:, 1, 0] == pytest.approx(maps[:, block, 0].mean(axis=1))
+    assert small[:, 0, 1] == pytest.approx(maps[:, 0, block].sum(axis=1))
+
+
+def test_large_models_are_pooled_and_small_ones_are_not():
+    assert factor_for(65, 10 * 6 * 4) == 1  # CIFAR, depth 1
+    assert factor_for(197, 8 * 4 * 144) == 2  # ViT-B/16 on 8 images at 3 budgets: 7 x 7
+    assert 14 % factor_for(197, 10**6) == 0
+
+
+def test_of_a_large_model_the_lens_keeps_three_budgets(pair, few, monkeypatch):
+    monkeypatch.setattr("antiphase.studies.packing.ROOM", 30_000)
+    eps = [Budget(f"{e}/255") for e in (1, 2, 4, 8, 16)]
+    cell = look_cell(pair[1], few, eps=eps, probes=2, seed=1)
+    assert [round(255 * e) for e in cell["eps"]] == [1, 4, 16]
+    assert [round(255 * e) for e in cell["left_out"]] == [2, 8]
+
+
+def test_the_lens_begins_where_all_models_lose_an_image_they_had(few, cells):
+    looks = [("ViT", cells[0]), ("DiffViT", cells[1])]
+    begin = start(looks)
+    for cell in cells:
+        assert cell["predictions"][0][begin["image"]][0][0] == few.labels[begin["image"]]
+        assert cell["predictions"][begin["budget"] + 1][begin["image"]][0][0] != few.labels[begin["image"]]
+
+
+def test_looks_at_other_images_or_beyond_the_room_are_left_out_by_name(cells, monkeypatch):
+    other = cells[1] | {"data": cells[1]["data"] | {"fingerprint": "else"}}
+    chosen, left = together([("a", cells[0]), ("b", cells[1]), ("c", other)])
+    assert [name for name, _ in chosen] == ["a", "b"]
+    assert left == ["c"]
+    monkeypatch.setattr("antiphase.report.lens_payload.ROOM", len(cells[0]["packed"]) + 10)
+    assert together([("a", cells[0]), ("b", cells[1])])[1] == ["b"]
+    assert json.dumps(payload(chosen, {"a": 0, "b": 1}), allow_nan=False)
