@@ -237,9 +237,8 @@ def test_verdicts_come_first_with_their_intervals_and_empty_places_name_a_comman
         Verdict(claim="K9", text="The same for CLIP.", status="not tested here", because="no CLIP pair was given"),
         Verdict(claim="K10", text="And on ImageNet.", status="inconclusive", surrogate=True),
     )
-    failed = [{"labels": ("ViT",), "reference": 0.4, "reading": "asr_change", "error": "the disk is full"}]
     parts = (
-        study_table("table1", "Table 1", ("model",), failed),
+        study_table("table1", "Table 1", [], failed=["the disk is full"]),
         Slot(study="fig3", command="antiphase study run fig3"),
     )
     page = Page(
@@ -255,8 +254,9 @@ def test_verdicts_come_first_with_their_intervals_and_empty_places_name_a_comman
         assert violations(seen, axe) == []
     order = [seen.locator(s).first.bounding_box()["y"] for s in ("#headline", ".verdict", "#lens", "#tables")]
     assert order == sorted(order)
-    assert seen.locator(".verdict").count() == 5
-    assert "+9 points [+6, +12], n = 512" in seen.locator(".verdict").first.inner_text()
+    assert seen.locator(".verdict").count() == 4
+    assert seen.locator(".untested dt").count() == 1
+    assert "+9 points [+6, +12] for DiffViT − ViT at 1/255 (n = 512)" in seen.locator(".verdict").first.inner_text()
     assert "the disk is full" in seen.locator("#tables").inner_text()
     assert "antiphase study run fig3" in seen.locator("#tables").inner_text()
     assert np.isclose(seen.evaluate("document.documentElement.scrollWidth"), 390)

@@ -6,6 +6,7 @@ import html
 import re
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +14,20 @@ from PIL import Image
 
 from antiphase.report import palette
 from antiphase.report.comparison import comparison_page
+from antiphase.report.draw import svg_of
 from antiphase.report.findings import findings, interval_of, percent
+from antiphase.report.ledger import ledger_page, verdict_of
 from antiphase.report.page import write_page
 from antiphase.report.parts import Contrast, Page, Section, Slot, Table, Verdict, study_table
 from antiphase.report.runs import runs_page
+from antiphase.report.study_figures import axis_of, figure_of, split_label
 from antiphase.report.verdicts import STATUSES, headline, sentence
+from antiphase.studies.catalog import studies
+from antiphase.studies.claims import CLAIMS
 from antiphase.studies.compare import differences
+from antiphase.studies.ledger import Ledger
+from antiphase.studies.plan import ordered
+from antiphase.studies.setting import Setting
 
 
 def swapped(comparison):
@@ -154,9 +163,9 @@ def contrast(value, low, high, name="DiffViT − ViT"):
 def test_the_words_of_a_verdict_name_its_status_its_weakest_contrast_and_n():
     both = (contrast(12.3, 8.1, 16.4, "at 1/255"), contrast(4.0, 1.0, 7.0, "at 4/255"))
     held = Verdict(claim="K1", text="easier to fool", status="supported", contrasts=both)
-    assert sentence(held) == "K1 is supported: at 4/255 +4 points [+1, +7], n = 512, and 1 other contrast."
+    assert sentence(held) == "K1 is supported: +4 points [+1, +7] for at 4/255 (n = 512), and 1 other contrast."
     against = replace(held, status="not supported", contrasts=(contrast(-3.0, -5.0, -1.0, "at 1/255"),))
-    assert sentence(against) == "K1 is not supported: at 1/255 -3 points [-5, -1], n = 512."
+    assert sentence(against) == "K1 is not supported: -3 points [-5, -1] for at 1/255 (n = 512)."
     missing = Verdict(claim="K9", text="", status="not tested here", because="no CLIP pair was given")
     assert sentence(missing) == "K9 is not tested here: no CLIP pair was given."
     undefined = replace(
@@ -186,40 +195,53 @@ def test_another_status_changes_the_sentence():
 # ------------------------------------------------------------------------------------------------- tables
 
 
+def lines():
+    told = {
+        "label": "ViT, eps 1/255",
+        "reading": "asr_change",
+        "value": 0.4321,
+        "interval": (0.39, 0.47),
+        "n": 512,
+        "seeds": 3,
+    }
+    common = {"reference": 0.41, "unit": "%", "note": ""}
+    return [told | common, {**told, **common, "label": "DiffViT, eps 1/255", "value": None, "note": "not run yet"}]
+
+
 def test_a_study_table_has_the_five_columns_and_names_what_failed(tmp_path):
-    entries = [
-        {
-            "labels": ("ViT", "1/255"),
-            "reference": 0.41,
-            "ours": 0.4321,
-            "reading": "asr_change",
-            "n": 512,
-            "interval": (0.39, 0.47),
-        },
-        {"labels": ("DiffViT", "1/255"), "reference": 0.85, "reading": "asr_change", "error": "out of memory <now>"},
-    ]
-    table = study_table("table1", "Table 1", ("model", "budget"), entries)
-    assert [c.title for c in table.columns] == ["model", "budget", "reference", "ours", "reading", "n", "95 % interval"]
-    assert [v.text for v in table.rows[0]] == [
-        "ViT",
-        "1/255",
-        "41.0 %",
-        "43.2 %",
-        "asr_change",
-        "512",
-        "[39.0, 47.0] %",
-    ]
-    assert table.rows[1][3].text == "failed"
+    table = study_table("table1", "Table 1", lines(), failed=["DiffViT: out of memory <now>"])
+    titles = [c.title for c in table.columns]
+    assert titles == ["what", "reference", "ours", "reading", "n", "seeds", "95 % interval"]
+    first, second = ([v.text for v in row] for row in table.rows)
+    assert first == ["ViT, eps 1/255", "41.0 %", "43.2 %", "asr_change", "512", "3", "[39.0, 47.0]"]
+    assert second[2] == "not run yet"
     page = Page(title="x", lede="", sections=(Section(name="t", title="T", parts=(table,)),))
     text = write_page(page, tmp_path).read_text()
-    assert "Failed:</strong> DiffViT, 1/255: out of memory &lt;now&gt;" in text
+    assert "Failed:</strong> DiffViT: out of memory &lt;now&gt;" in text
     rows = list(csv.DictReader((tmp_path / "data/table1.csv").open()))
     assert rows[0]["ours"] == "0.4321"
-    assert rows[1]["error"] == "out of memory <now>"
+    assert rows[1]["ours"] == ""
+
+
+def test_the_axis_of_a_studys_figure_is_what_its_labels_number():
+    assert axis_of(["ViT, cifar10, eps 0.25/255", "DiffViT, cifar10, eps 1/255"]) == "eps"
+    assert axis_of(["ViT, depth 1, eps 1/255", "ViT, depth 4, eps 1/255", "ViT, depth 12, eps 4/255"]) == "depth"
+    assert axis_of(["DiffViT, layer 1", "control: pseudo"]) is None
+    assert split_label("ViT, digits, patch 2 x 2", "patch") == ("ViT, digits", 2.0)
+    assert split_label("lambda_init 0.85, gain fixed at 0.2", "lambda_init") == ("gain fixed at 0.2", 0.85)
+
+
+def test_a_figure_of_a_study_draws_what_is_there_and_nothing_else():
+    assert figure_of("x", "X", [lines()[1]], {}) is None
+    figure = figure_of("x", "X", lines(), {"ViT": 0})
+    assert figure.data["value"] == [0.4321]
+    assert "ViT, eps 1/255: 43.2 %" in figure.alt
+    assert "hollow mark is the paper's number" in figure.note
+    assert svg_of(figure.panels[0]).count("var(--m0)") >= 1
 
 
 def test_a_page_without_rows_verdicts_or_models_says_so(tmp_path):
-    empty = study_table("table1", "Table 1", ("model",), [])
+    empty = study_table("table1", "Table 1", [])
     slot = Slot(study="fig3", command="antiphase study run fig3 --scale cpu")
     page = Page(
         title="Nothing yet",
@@ -241,8 +263,7 @@ def test_runs_become_a_page_from_their_folders_alone(pair, comparison, tmp_path)
     text = write_page(page, tmp_path).read_text()
     table = next(p for p in page.sections[0].parts if isinstance(p, Table))
     first = comparison["models"][0]["attacks"][0]["rates"]["robust_accuracy"]
-    shown = (percent(first), f"{interval_of(first)} %")
-    assert shown in [(row[3].text, row[6].text) for row in table.rows]
+    assert (percent(first), interval_of(first)) in [(row[2].text, row[6].text) for row in table.rows]
     assert "lens-packed-1" in text
 
 
@@ -257,6 +278,61 @@ def test_one_run_without_results_is_a_page_of_slots_and_a_broken_cell_is_named(p
     text = write_page(runs_page([alone]), tmp_path / "page").read_text()
     assert "A stored result could not be read" in text
     assert "x.json is not valid JSON" in text
+
+
+# ------------------------------------------------------------------------------------------------- a ledger
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    """A ledger with a failed cell and a damaged row, as the runner leaves them."""
+    setting = Setting.at("smoke")
+    cell = next(c for c in ordered(studies()["fig2a"].cells(setting)))
+    made = Ledger(tmp_path / "ledger")
+    made.fail(cell, {"key": cell.key, "title": cell.title, "error": "the loss is not finite"})
+    made.row_path("broken").parent.mkdir(parents=True)
+    made.row_path("broken").write_text("{")
+    return made.folder
+
+
+def test_an_empty_ledger_is_a_page_of_commands(tmp_path, cli):
+    (tmp_path / "rows").mkdir()
+    code, out, err = cli("report", tmp_path, "--scale", "cpu")
+    assert code == 0, err
+    text = html.unescape(Path(out.strip()).read_text())
+    assert f"Of {len(CLAIMS)} claims {len(CLAIMS)} are not tested here." in text
+    for name in studies():
+        assert f"antiphase study run {name} --scale cpu --ledger {tmp_path}" in text
+    pair = [Setting.at("cpu").vit(0).key, Setting.at("cpu").diffvit(0).key]
+    assert "antiphase look " + " ".join(f"{tmp_path}/runs/{key}" for key in pair) + " --scale cpu" in text
+
+
+def test_a_failed_cell_and_a_damaged_row_are_said_and_smoke_gives_no_verdict(ledger, tmp_path):
+    page = ledger_page(ledger, "smoke")
+    text = html.unescape(write_page(page, tmp_path / "page").read_text())
+    assert page.headline.startswith("No verdicts: the smoke scale is for tests")
+    assert "the loss is not finite" in text
+    assert "broken.json is damaged" in text
+
+
+def test_a_verdict_of_the_ledger_becomes_one_of_the_page_in_points():
+    common = {"reading": "asr_change", "right": 300, "surrogate": False, "name": "gap at 1/255"}
+    row = {
+        "claim": "K1",
+        "statement": "it is easier to fool",
+        "reading": "asr_change",
+        "verdict": "supported",
+        "why": "a; b; c",
+        "contrasts": [
+            {**common, "value": 0.12, "interval": [0.1, 0.15]},
+            {**common, "value": 0.5, "interval": None, "reading": "asr_correct"},
+            {**common, "value": None, "interval": None},
+        ],
+    }
+    verdict = verdict_of(row)
+    assert [c.value for c in verdict.contrasts] == [12.0]
+    assert verdict.contrasts[0].interval == pytest.approx((10, 15))
+    assert sentence(verdict) == "K1 is supported: +12 points [+10, +15] for gap at 1/255 (n = 300); a, and 2 more."
 
 
 # ------------------------------------------------------------------------------------------------- colours

@@ -10,56 +10,70 @@ import tyro
 
 from antiphase import files
 from antiphase.config import InputError
+from antiphase.data.catalog import check_name
 from antiphase.scales import ScaleName
+from antiphase.studies.ledger import is_ledger
 
 EXAMPLES = """\
   antiphase report runs/comparison
-  antiphase report runs/vit runs/diffvit --out site"""
+  antiphase report runs/vit runs/diffvit --out site
+  antiphase report runs/cpu --scale cpu"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    folders: tyro.conf.Positional[
-        tuple[Path, ...]
-    ]  # a folder that antiphase compare wrote, or runs, or a folder of runs
-    out: Path | None = None  # folder for index.html and its data; report/ beside what was read when not given
+    folders: tyro.conf.Positional[tuple[Path, ...]]  # a ledger of studies, a comparison, runs, or a folder of runs
+    out: Path | None = None  # folder for index.html and data/; report/ beside what was read when not given
+    scale: ScaleName | None = None  # of a ledger, which of its scales; the one with most rows when not given
+    data: str | None = None  # of a ledger, in place of the scale's main data set
     json: bool = False  # print the result as JSON on stdout
 
     @classmethod
     def defaults(cls, scale: ScaleName) -> Command:
-        del scale  # a page has no size to choose
+        del scale  # what is there decides, unless it is named
         return cls(folders=tyro.MISSING)
+
+    def __post_init__(self) -> None:
+        if self.data is not None:
+            check_name(self.data)
 
 
 def run(command: Command) -> dict[str, Any]:
-    first, *others = command.folders
-    runs = [] if (first / "comparison.json").is_file() and not others else _runs(command.folders)
-    beside = first.parent if runs and first in runs and others else first
+    first, *others = command.folders or (Path(),)
+    if not others and (first / "comparison.json").is_file():
+        from antiphase.report.comparison import NEEDS, comparison_page
+
+        stored = files.read_json(first / "comparison.json", *NEEDS)
+        return _written(command, first, lambda: comparison_page(stored, str(first / "comparison.json")))
+    if not others and is_ledger(first):
+        from antiphase.report.ledger import ledger_page
+
+        return _written(command, first, lambda: ledger_page(first, command.scale, command.data))
+    runs = _runs(command.folders)
+    from antiphase.report.runs import runs_page
+
+    return _written(command, first.parent if others else first, lambda: runs_page(runs))
+
+
+def _written(command: Command, beside: Path, make: Any) -> dict[str, Any]:
     out = files.require_folder(command.out or beside / "report")
     from antiphase.report.page import write_page
 
-    if runs:
-        from antiphase.report.runs import runs_page
-
-        return {"page": str(write_page(runs_page(runs), out))}
-    from antiphase.report.comparison import NEEDS, comparison_page
-
-    path = first / "comparison.json"
-    return {"page": str(write_page(comparison_page(files.read_json(path, *NEEDS), str(path)), out))}
+    return {"page": str(write_page(make(), out))}
 
 
 def _runs(folders: tuple[Path, ...]) -> list[Path]:
     """The runs that are named, each by its own folder or by one that holds it."""
     found = []
-    for folder in folders:
+    for folder in folders or (Path(),):
         if (folder / "run.json").is_file():
             found.append(folder)
             continue
         inside = sorted(path.parent for path in folder.glob("*/run.json"))
         if not inside:
             raise InputError(
-                f"{folder} holds nothing to report: it has no comparison.json (antiphase compare --out {folder} writes one) "
-                "and no run.json in it or one level below"
+                f"{folder} holds nothing to report: it has no comparison.json (antiphase compare --out {folder} writes one), "
+                "no rows of studies, and no run.json in it or one level below"
             )
         found += inside
     return found

@@ -37,9 +37,14 @@ def payload(looks: Sequence[Look], places: Mapping[str, int]) -> dict[str, Any]:
         "labels": first["labels"],
         "budgets": [{"text": str(Budget(eps)), "eps": eps} for eps in first["eps"]],
         "attack": first["attack"],
-        "models": [_model(name, places.get(name, i), cell) for i, (name, cell) in enumerate(looks)],
+        "models": [_model(name, _place(name, places, i), cell) for i, (name, cell) in enumerate(looks)],
         "start": start(looks),
     }
+
+
+def _place(name: str, places: Mapping[str, int], number: int) -> int:
+    """The colour of a model of the page by its name, or by what its name begins with: a seed of it is the same model."""
+    return places.get(name, places.get(name.split(", ")[0], number))
 
 
 def start(looks: Sequence[Look]) -> dict[str, int]:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Status = Literal["supported", "not supported", "inconclusive", "not tested here"]
+from antiphase.report.study import columns_of
+
+Status = Literal["supported", "not supported", "inconclusive", "not tested here", "no verdict"]
 Panel = Callable[[Any], None]  # draws on one pair of axes
 
 
@@ -87,6 +89,7 @@ class Section:
     title: str
     parts: tuple[Table | Figure | Slot, ...]
     note: str = ""
+    short: str = ""  # in the bar at the top; the title where it is short itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,52 +117,28 @@ class Page:
 
 
 def study_table(
-    name: str, title: str, labels: Sequence[str], entries: Sequence[Mapping[str, Any]], note: str = ""
+    name: str, title: str, lines: Sequence[Mapping[str, Any]], *, note: str = "", failed: Sequence[str] = ()
 ) -> Table:
-    """reference | ours | reading | n | interval, a line an entry. An entry has those keys, `labels` (a word for each label)
-    and `unit`; one that failed has `error` in place of numbers."""
-    failed = [f"{', '.join(e['labels'])}: {e['error']}" for e in entries if e.get("error")]
-    rows = []
-    for e in entries:
-        unit = e.get("unit", "%")
-        ours = "failed" if e.get("error") else shown(e.get("ours"), unit)
-        rows.append(
-            (
-                *(Value(str(label)) for label in e["labels"]),
-                Value(shown(e.get("reference"), unit)),
-                Value(ours, strong=True),
-                Value(e.get("reading", "")),
-                Value("–" if e.get("n") is None else f"{e['n']:,}"),
-                Value(shown_interval(e.get("interval"), unit)),
-            )
-        )
-    words = [Column(title=label, words=True) for label in labels]
-    numbers = (Column(title="reference"), Column(title="ours"), Column(title="reading", words=True))
-    keys = ("reference", "ours", "reading", "n", "interval", "unit", "error")
-    data: dict[str, list[Any]] = {label: [e["labels"][i] for e in entries] for i, label in enumerate(labels)}
-    data |= {key: [e.get(key) for e in entries] for key in keys}
+    """reference | ours | reading | n | interval, a line each: those of a study (studies/study.py), as mappings."""
+    rows: list[tuple[str | Value, ...]] = []
+    for line in lines:
+        label, reference, ours, interval, reading, n, seeds = columns_of(dict(line))
+        there = line["value"] is not None
+        note_of = line["note"] if there else ""
+        rows.append((label, reference, Value(ours, strong=there), reading, n, seeds, interval, note_of))
+    words, keys = (
+        ("", "reading", "note"),
+        ("label", "reference", "value", "reading", "n", "seeds", "interval", "unit", "note"),
+    )
+    titles: tuple[str, ...] = ("", "reference", "ours", "reading", "n", "seeds", "95 % interval", "note")
+    if not any(row[-1] for row in rows):
+        titles, rows = titles[:-1], [row[:-1] for row in rows]
     return Table(
         name=name,
         title=title,
-        columns=(*words, *numbers, Column(title="n"), Column(title="95 % interval")),
-        rows=tuple(rows),
+        columns=tuple(Column(title=t or "what", words=t in words) for t in titles),
+        rows=tuple(tuple(v if isinstance(v, Value) else Value(v) for v in row) for row in rows),
         note=note,
         failed=tuple(failed),
-        data=data,
+        data={"ours" if key == "value" else key: [line[key] for line in lines] for key in keys},
     )
-
-
-def shown(value: Any, unit: str) -> str:
-    """A number with its unit, three significant digits or a tenth of a per cent; a dash where there is none."""
-    if value is None:
-        return "–"
-    if isinstance(value, str):
-        return value
-    return f"{100 * value:.1f} %" if unit == "%" else f"{value:.3g} {unit}".strip()
-
-
-def shown_interval(interval: Any, unit: str) -> str:
-    if interval is None:
-        return "–"
-    low, high = interval
-    return f"[{100 * low:.1f}, {100 * high:.1f}] %" if unit == "%" else f"[{low:.3g}, {high:.3g}] {unit}".strip()

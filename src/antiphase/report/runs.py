@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from antiphase import files
 from antiphase.config import Budget, InputError
 from antiphase.report.figures import sensitivity_figure, success_figure
 from antiphase.report.parts import Figure, Model, Page, Section, Slot, Table, Value, study_table
+from antiphase.studies.study import Line
 
 Row = dict[str, Any]
 READINGS = ("robust_accuracy", "asr_change", "asr_correct")
@@ -95,7 +96,7 @@ def _attacks(found: list[Found]) -> Section:
         title = f"{first['attack']['kind']} on {data['n']} {data['name']} {data['split']} images"
         if len({cell["eps"] for _, cell in cells}) > 1:
             parts.append(success_figure(f"attack-{number}-success", title, held, question))
-        parts.append(study_table(f"attack-{number}", title, ("model", "budget"), _entries(held), question))
+        parts.append(study_table(f"attack-{number}", title, _lines(held), note=question))
     command = f"antiphase attack {found[0].folder} --eps 4/255,8/255"
     return Section(
         name="attacks", title="Under attack", parts=tuple(parts) or (Slot(study="attacks", command=command),)
@@ -113,15 +114,19 @@ def _question(cell: Row) -> str:
     )
 
 
-def _entries(sides: list[tuple[str, int, list[Row]]]) -> list[Row]:
+def _lines(sides: list[tuple[str, int, list[Row]]]) -> list[Row]:
+    """As lines of a study, without a number of the paper's to hold them against."""
     return [
-        {
-            "labels": (name, str(Budget(cell["eps"]))),
-            "ours": rate["value"],
-            "reading": reading,
-            "n": rate["n"],
-            "interval": rate["interval"],
-        }
+        asdict(
+            Line(
+                label=f"{name}, eps {Budget(cell['eps'])}",
+                reading=reading,
+                value=rate["value"],
+                interval=rate["interval"],
+                n=rate["n"],
+                seeds=1,
+            )
+        )
         for name, _, cells in sides
         for cell in cells
         for reading, rate in ((reading, cell["rates"][reading]) for reading in READINGS)

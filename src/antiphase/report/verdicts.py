@@ -7,7 +7,14 @@ from typing import get_args
 
 from antiphase.report.parts import Contrast, Status, Verdict
 
-MARKS: dict[Status, str] = {"supported": "✓", "not supported": "✗", "inconclusive": "≈", "not tested here": "○"}
+MARKS: dict[Status, str] = {
+    "supported": "✓",
+    "not supported": "✗",
+    "inconclusive": "≈",
+    "not tested here": "○",
+    "no verdict": "–",
+}
+WORDS = {"no verdict": "without a verdict"}
 STATUSES: tuple[Status, ...] = get_args(Status)
 
 
@@ -27,13 +34,13 @@ def headline(verdicts: Sequence[Verdict]) -> str:
 
 def _tally(verdicts: Sequence[Verdict]) -> str:
     counts = {status: sum(v.status == status for v in verdicts) for status in STATUSES}
-    told = [f"{n} {'is' if n == 1 else 'are'} {status}" for status, n in counts.items() if n]
+    told = [f"{n} {'is' if n == 1 else 'are'} {WORDS.get(status, status)}" for status, n in counts.items() if n]
     return " and ".join(filter(None, [", ".join(told[:-1]), told[-1]])) if told else "none"
 
 
 def sentence(verdict: Verdict) -> str:
     """One verdict: its status, the contrast that speaks loudest for it, and on how much that rests."""
-    said = f"{verdict.claim} is {verdict.status}"
+    said = f"{verdict.claim} is {WORDS.get(verdict.status, verdict.status)}"
     if verdict.surrogate:
         said += ", on a stand-in (this decides nothing of the paper's own models)"
     telling = _telling(verdict)
@@ -42,17 +49,18 @@ def sentence(verdict: Verdict) -> str:
         said += f": {contrast_words(telling)}"
         said += f", and {others} other {'contrast' if others == 1 else 'contrasts'}" if others else ""
     if verdict.because:
-        said += f"{':' if telling is None else ';'} {verdict.because}"
+        because = verdict.because if telling is None else verdict.because.replace(f"{telling.name}: ", "")
+        said += f"{':' if telling is None else ';'} {because}"
     return said.rstrip(".") + "."
 
 
 def contrast_words(contrast: Contrast) -> str:
     if contrast.value is None:
         return f"{contrast.name} is undefined" + (f" (n = {contrast.n})" if contrast.n is not None else "")
-    said = f"{contrast.name} {contrast.value:+.3g} {contrast.unit}".strip()
+    said = f"{contrast.value:+.3g} {contrast.unit}".strip()
     if contrast.interval is not None:
         said += f" [{contrast.interval[0]:+.3g}, {contrast.interval[1]:+.3g}]"
-    return said + (f", n = {contrast.n:,}" if contrast.n is not None else "")
+    return f"{said} for {contrast.name}" + (f" (n = {contrast.n:,})" if contrast.n is not None else "")
 
 
 def _telling(verdict: Verdict) -> Contrast | None:

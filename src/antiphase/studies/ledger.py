@@ -148,6 +148,10 @@ class Ledger:
             )
 
 
+def is_ledger(folder: Path) -> bool:
+    return (folder / "rows").is_dir() or (folder / "data.json").is_file()
+
+
 def is_full(error: BaseException) -> bool:
     """Whether an error says that a disk or quota is full; safetensors says it in words."""
     if isinstance(error, OSError):

@@ -13,7 +13,11 @@ const theme = (() => {
     button.setAttribute("aria-label", isDark() ? "Change to the light theme" : "Change to the dark theme");
     listeners.forEach((listener) => listener());
   };
-  const print = (on) => { printing = on; tell(); };
+  const print = (on) => {
+    printing = on;
+    if (on) document.querySelectorAll("details").forEach((part) => { part.open = true; });
+    tell();
+  };
 
   const before = remembered();
   if (before === "light" || before === "dark") root.dataset.theme = before;

@@ -1,0 +1,137 @@
+"""The figure of a study, from the lines of its table. What a label names by a number (eps 1/255, depth 4) is the axis, as the
+papers draw it; lines without such a number are dots beside each other. One panel a reading."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from antiphase.report.palette import INK, LINES, MARKERS, SOFT, colour
+from antiphase.report.parts import Figure
+
+Row = Mapping[str, Any]
+NUMBERED = re.compile(r"^(?P<name>[a-z_ ]*[a-z_]) (?P<x>\d[\d.]*)(/255)?( x \d+)?$")
+UNITS = {
+    "eps": "in 255ths of a pixel's range",
+    "patch": "width in pixels",
+    "attacked at": "in 255ths of a pixel's range",
+}
+PLAIN = "all else as usual"
+MOST = 6  # readings drawn; the table has them all
+
+
+def figure_of(name: str, title: str, lines: Sequence[Row], places: Mapping[str, int]) -> Figure | None:
+    """None where there is no number to draw. `places`: the models of the page, whose colours are theirs here too."""
+    there = [line for line in lines if isinstance(line["value"], float | int)]
+    axis = axis_of([line["label"] for line in there])
+    readings = list(dict.fromkeys((line["reading"], line["unit"]) for line in there))[:MOST]
+    panels = []
+    for reading, unit in readings:
+        chosen = [line for line in there if (line["reading"], line["unit"]) == (reading, unit)]
+        told = [(split_label(line["label"], axis), line) for line in chosen]
+        curves = axis is not None and len({x for (_, x), _ in told if x is not None}) > 1
+        draw = partial(_curves, axis_name=axis or "") if curves else _dots
+        panels.append((curves, partial(draw, told=told, title=reading, unit=unit, places=places)))
+    if not panels:
+        return None
+    along = [panel for curves, panel in panels if curves] or [panel for _, panel in panels]
+    printed = any(isinstance(line["reference"], float) for line in there)
+    return Figure(
+        name=f"{name}-figure",
+        title=title,
+        alt=_alt(there),
+        panels=tuple(along),
+        data={
+            key: [line[key] for line in there] for key in ("label", "reading", "value", "interval", "n", "reference")
+        },
+        note="Bars and bands are 95 % intervals over seeds and images."
+        + " A hollow mark is the paper's number." * printed,
+    )
+
+
+def axis_of(labels: Sequence[str]) -> str | None:
+    """What the labels number: of several such words the one with most different numbers."""
+    seen: dict[str, set[str]] = {}
+    for label in labels:
+        for part in label.split(", "):
+            if match := NUMBERED.match(part):
+                seen.setdefault(match["name"], set()).add(match["x"])
+    best = max(seen, key=lambda name: len(seen[name]), default=None)
+    return best if best is not None and len(seen[best]) > 1 else None
+
+
+def split_label(label: str, axis: str | None) -> tuple[str, float | None]:
+    """The label without its number on the axis, and that number; None where it has none."""
+    rest, x = [], None
+    for part in label.split(", "):
+        match = NUMBERED.match(part)
+        if match and match["name"] == axis and x is None:
+            x = float(match["x"].rstrip("."))
+        else:
+            rest.append(part)
+    return ", ".join(rest), x
+
+
+def place_of(series: str, places: Mapping[str, int], number: int) -> int:
+    """The colour of the model that a series begins with; others come after those of the models."""
+    return places.get(series.split(", ")[0], len(places) + number)
+
+
+def _curves(axis: Any, axis_name: str, told: list[Any], title: str, unit: str, places: Mapping[str, int]) -> None:
+    groups: dict[str, list[Any]] = {}
+    for (series, x), line in told:
+        if x is not None and " - " not in series:  # differences have the table to themselves: another scale
+            groups.setdefault(series or PLAIN, []).append((x, line))
+    for number, (series, points) in enumerate(groups.items()):
+        points.sort(key=lambda p: p[0])
+        shade = colour(place_of(series, places, number))
+        style = {"marker": MARKERS[number % len(MARKERS)], "linestyle": LINES[number % len(LINES)]}
+        xs, ys = [x for x, _ in points], [_scaled(line["value"], unit) for _, line in points]
+        axis.plot(xs, ys, color=shade, label=series, markersize=5, linewidth=1.8, **style)
+        held = [(x, *map(partial(_scaled, unit=unit), line["interval"])) for x, line in points if line["interval"]]
+        if held:
+            axis.fill_between(*zip(*held), color=shade, alpha=0.16, linewidth=0)
+        printed = [(x, _scaled(line["reference"], unit)) for x, line in points if isinstance(line["reference"], float)]
+        if printed:
+            axis.plot(*zip(*printed), color=shade, linestyle="", marker="o", markerfacecolor="none", markersize=7)
+    ticks = sorted({x for points in groups.values() for x, _ in points})
+    if len(ticks) > 2 and ticks[0] > 0 and ticks[-1] / ticks[0] >= 8:
+        axis.set_xscale("log", base=2)
+    axis.set_xticks(ticks, [f"{t:g}" for t in ticks])
+    axis.minorticks_off()
+    axis.set_xlabel(f"{axis_name} ({UNITS.get(axis_name, 'no unit')})")
+    _finish(axis, title, unit)
+    if 1 < len(groups) <= 8 or PLAIN not in groups:
+        axis.legend(loc="best", fontsize=9)
+
+
+def _dots(axis: Any, told: list[Any], title: str, unit: str, places: Mapping[str, int]) -> None:
+    names = [line["label"] for _, line in told]
+    for y, (_, line) in enumerate(told):
+        shade = colour(places.get(line["label"].split(", ")[0], len(places)))
+        if line["interval"]:
+            axis.plot([_scaled(v, unit) for v in line["interval"]], [y, y], color=shade, linewidth=2)
+        axis.plot(_scaled(line["value"], unit), y, "o", color=shade, markersize=6)
+        if isinstance(line["reference"], float):
+            axis.plot(_scaled(line["reference"], unit), y, "o", color=INK, markerfacecolor="none", markersize=8)
+    axis.set_yticks(range(len(names)), names, fontsize=9)
+    axis.invert_yaxis()
+    axis.set_title(title)
+    axis.set_xlabel("%" if unit == "%" else "value (no unit)")
+    axis.axvline(0, color=SOFT, linewidth=0.8)
+
+
+def _finish(axis: Any, title: str, unit: str) -> None:
+    axis.set_title(title)
+    axis.set_ylabel("%" if unit == "%" else "value (no unit)")
+
+
+def _scaled(value: float, unit: str) -> float:
+    return 100 * value if unit == "%" else value
+
+
+def _alt(lines: Sequence[Row]) -> str:
+    first = [f"{r['label']}: {_scaled(r['value'], r['unit']):.3g}{' %' if r['unit'] == '%' else ''}" for r in lines[:4]]
+    return f"{'; '.join(first)}{'; and more in the table below' if len(lines) > 4 else ''}."
