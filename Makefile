@@ -44,7 +44,7 @@ bench: $(VENV)-peers/.peers
 	$(VENV)-peers/bin/python -m benchmarks $(ONLY)
 
 # The picture in README.md: the page that `make demo` wrote, as a browser shows it.
-screenshot: demo
+screenshot: demo $(VENV)/.dev
 	$(BIN)/python docs/screenshot.py runs/demo/report/index.html docs/report.png
 
 clean:

@@ -158,7 +158,13 @@ BAD = [
     (["compare", "RUN", "RUN", "--out", "x"], "with itself"),
     (["compare", "RUN", "VIT", "--out", "/dev/null"], "/dev/null is a file"),
     (["compare", "RUN", "nowhere", "--out", "x"], "nowhere is not a run"),
-    (["report", "nowhere"], "comparison.json does not exist"),
+    (["report", "nowhere"], "nowhere holds nothing to report"),
+    (["report", "RUN", "--data", "cifra10"], "did you mean"),
+    (["report", "RUN", "--out", "/dev/null"], "/dev/null is a file"),
+    (["look", "nowhere"], "nowhere is not a run"),
+    (["look", "RUN", "--eps", "0"], "clean image"),
+    (["look", "RUN", "--images", "0"], "images=0"),
+    (["look", "RUN", "--probes", "1"], "probes=1"),
 ]
 
 
@@ -288,11 +294,23 @@ def test_train_attack_measure_compare_report_one_by_one(cli, tmp_path):
     assert {"lipschitz", "alignment", "cancellation", "depth", "lambda", "correlation"} <= set(measured)
     code, out, _ = cli("compare", tmp_path / "vit", tmp_path / "diffvit", "--out", tmp_path / "both", "--json")
     assert code == 0
-    assert json.loads(out) == json.loads((tmp_path / "both" / "comparison.json").read_text())
-    code, out, _ = cli("report", tmp_path / "both")
+    page = tmp_path / "both" / "report" / "index.html"
+    compared = json.loads(out)
+    assert compared.pop("page") == str(page)
+    assert compared == json.loads((tmp_path / "both" / "comparison.json").read_text())
+    assert page.read_text().count("lens-packed-") >= 2
+    code, out, _ = cli("report", tmp_path / "both", "--out", tmp_path / "again")
     assert code == 0
-    assert Path(out.strip()) == tmp_path / "both" / "report" / "index.html"
-    assert "<svg" in (tmp_path / "both" / "report" / "index.html").read_text()
+    assert Path(out.strip()) == tmp_path / "again" / "index.html"
+    assert "<svg" in (tmp_path / "again" / "index.html").read_text()
+    code, out, _ = cli(
+        "look", tmp_path / "vit", tmp_path / "diffvit", "--images", "4", "--eps", "8/255,16/255", "--json"
+    )
+    assert code == 0
+    assert [look["data"]["n"] for look in json.loads(out)["looks"]] == [4, 4]
+    code, out, _ = cli("report", tmp_path / "vit", tmp_path / "diffvit")
+    assert code == 0
+    assert Path(out.strip()) == tmp_path / "report" / "index.html"
 
 
 def test_tables_are_for_people(cli, runs):

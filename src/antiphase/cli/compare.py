@@ -22,7 +22,7 @@ EXAMPLES = """\
 @dataclass(frozen=True, kw_only=True)
 class Command(OfRuns):
     pair: tyro.conf.Positional[tuple[Path, Path]]  # folders of two trained runs
-    out: Path  # folder for comparison.json
+    out: Path  # folder for comparison.json and report/
     settings: CompareConfig = CompareConfig()
 
     @classmethod
@@ -52,10 +52,14 @@ def run(command: Command) -> dict[str, Any]:
     images = command.source.choose(runs[0].about, command.settings.seed)
     result = {"scale": command.scale} | compare(runs, images, command.settings, device=pick_device(command.device))
     files.write_json(command.out / "comparison.json", result)
-    return result
+    from antiphase.report.comparison import comparison_page
+    from antiphase.report.page import write_page
+
+    return result | {"page": str(write_page(comparison_page(result), command.out / "report"))}
 
 
 def show(result: dict[str, Any]) -> None:
     from antiphase.report.tables import show_comparison
 
     show_comparison(result)
+    print(f"\nThe whole story: {result['page']}")

@@ -13,6 +13,7 @@ from antiphase.report.parts import Figure
 
 Row = dict[str, Any]
 Side = tuple[str, int, list[Row]]  # name, place among the models of the page, cells
+LONGEST = 26  # letters of a name in a figure
 RATES = {"asr_change": "of all images", "asr_correct": "of correctly classified images"}
 
 
@@ -25,10 +26,15 @@ def by_layer(rows: Row, name: str, **only: Any) -> dict[str, list[float]]:
     return found
 
 
+def brief(name: str) -> str:
+    """The end of a long name, for it is what differs: names of runs may be paths."""
+    return name if len(name) <= LONGEST else f"…{name[-LONGEST + 1 :]}"
+
+
 # ------------------------------------------------------------------------------------------------- success
 
 
-def success_figure(name: str, title: str, sides: Sequence[Side], note: str = "") -> Figure:
+def success_figure(name: str, title: str, sides: Sequence[Side], note: str = "", within: str = "Linf") -> Figure:
     """Attack success against the budget, with 95 % intervals; over all images, and over those first correct."""
     points = [
         (side, place, cell["eps"], rate, cell["rates"][rate])
@@ -41,7 +47,7 @@ def success_figure(name: str, title: str, sides: Sequence[Side], note: str = "")
         name=name,
         title=title,
         alt=_success_alt(sides),
-        panels=tuple(partial(_success_panel, points=points, rate=rate) for rate in RATES),
+        panels=tuple(partial(_success_panel, points=points, rate=rate, within=within) for rate in RATES),
         data={
             "model": [p[0] for p in points],
             "eps_in_255ths": [round(255 * p[2], 6) for p in points],
@@ -55,7 +61,7 @@ def success_figure(name: str, title: str, sides: Sequence[Side], note: str = "")
     )
 
 
-def _success_panel(axis: Any, points: list[Any], rate: str) -> None:
+def _success_panel(axis: Any, points: list[Any], rate: str, within: str) -> None:
     chosen = [p for p in points if p[3] == rate]
     for name, place in dict.fromkeys((p[0], p[1]) for p in chosen):
         mine = sorted((p for p in chosen if p[0] == name), key=lambda p: p[2])
@@ -68,12 +74,12 @@ def _success_panel(axis: Any, points: list[Any], rate: str) -> None:
             color=colour(place),
             marker=MARKERS[place % len(MARKERS)],
             linestyle=LINES[place % len(LINES)],
-            label=name,
+            label=brief(name),
             markersize=5,
             linewidth=1.8,
         )
     axis.set_title(RATES[rate])
-    axis.set_xlabel("budget ε (Linf, in 255ths of a pixel's range)")
+    axis.set_xlabel(f"budget ε ({within}, in 255ths of a pixel's range)")
     axis.set_ylabel("predictions changed (%)")
     axis.set_ylim(-2, 102)
     ticks = sorted({round(255 * p[2], 6) for p in chosen} - {0.0})
@@ -139,7 +145,7 @@ def _long(series: dict[str, list[Any]]) -> dict[str, list[Any]]:
 def _boxes(axis: Any, series: list[Any]) -> None:
     drawn = axis.boxplot(
         [values for *_, values in series],
-        tick_labels=[f"{side}\nlayer {k}" if len(series) <= 4 else f"{k}" for side, _, k, _ in series],
+        tick_labels=[f"{brief(side)}\nlayer {k}" if len(series) <= 4 else f"{k}" for side, _, k, _ in series],
         patch_artist=True,
         widths=0.5,
         showfliers=False,
@@ -149,7 +155,7 @@ def _boxes(axis: Any, series: list[Any]) -> None:
         box.set(facecolor=colour(place), alpha=0.5, edgecolor=colour(place))
     if len(series) > 4:
         for side, place in dict.fromkeys((s, p) for s, p, *_ in series):
-            axis.plot([], [], color=colour(place), linewidth=6, alpha=0.6, label=side)
+            axis.plot([], [], color=colour(place), linewidth=6, alpha=0.6, label=brief(side))
         axis.legend(loc="best")
         axis.set_xlabel("layer")
     axis.set_ylim(bottom=0)
@@ -161,7 +167,7 @@ def _boxes(axis: Any, series: list[Any]) -> None:
 def _cosines(axis: Any, series: list[Any]) -> None:
     for side, place in dict.fromkeys((s, p) for s, p, *_ in series):
         values = [v for s, _, _, found in series if s == side for v in found]
-        axis.hist(values, bins=24, color=colour(place), alpha=0.6, label=side)
+        axis.hist(values, bins=24, color=colour(place), alpha=0.6, label=brief(side))
     axis.axvline(0, color=INK, linewidth=1)
     for word, side, shift in (("opposed", "right", -6), ("aligned", "left", 6)):
         axis.annotate(

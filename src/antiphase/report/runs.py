@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from antiphase import files
 from antiphase.config import Budget, InputError
@@ -88,14 +88,15 @@ def _attacks(found: list[Found]) -> Section:
     for number, (question, cells) in enumerate(sorted(groups.items()), start=1):
         first = cells[0][1]
         sides = [
-            (run.name, place, sorted((c for p, c in cells if p == place), key=lambda c: float(c["eps"])))
+            (run.name, place, sorted((c for p, c in cells if p == place), key=lambda c: float(c["eps"] or 0)))
             for place, run in enumerate(found)
         ]
         held = [side for side in sides if side[2]]
         data = first["data"]
+        within = (first["attack"].get("within") or {}).get("kind", "")
         title = f"{first['attack']['kind']} on {data['n']} {data['name']} {data['split']} images"
         if len({cell["eps"] for _, cell in cells}) > 1:
-            parts.append(success_figure(f"attack-{number}-success", title, held, question))
+            parts.append(success_figure(f"attack-{number}-success", title, held, question, within))
         parts.append(study_table(f"attack-{number}", title, _lines(held), note=question))
     command = f"antiphase attack {found[0].folder} --eps 4/255,8/255"
     return Section(
@@ -116,21 +117,26 @@ def _question(cell: Row) -> str:
 
 def _lines(sides: list[tuple[str, int, list[Row]]]) -> list[Row]:
     """As lines of a study, without a number of the paper's to hold them against."""
-    return [
-        asdict(
-            Line(
-                label=f"{name}, eps {Budget(cell['eps'])}",
-                reading=reading,
-                value=rate["value"],
-                interval=rate["interval"],
-                n=rate["n"],
-                seeds=1,
-            )
-        )
-        for name, _, cells in sides
-        for cell in cells
-        for reading, rate in ((reading, cell["rates"][reading]) for reading in READINGS)
-    ]
+    return [asdict(line) for name, _, cells in sides for cell in cells for line in _lines_of(name, cell)]
+
+
+def _lines_of(name: str, cell: Row) -> list[Line]:
+    """Rates at a budget; of an attack without one, how far the nearest adversarial images are."""
+    if cell["eps"] is None:
+        found = cell["distances"]["correct"]
+        share, median = found["found"], found["median"]
+        near = "median of the smallest L2, of correct images"
+        return [
+            _line(name, "an adversarial image was found, of correct images", share, share["n"], "%"),
+            _line(name, near, median, share["hits"], ""),
+        ]
+    label = f"{name}, eps {Budget(cell['eps'])}"
+    return [_line(label, reading, cell["rates"][reading], cell["rates"][reading]["n"], "%") for reading in READINGS]
+
+
+def _line(label: str, reading: str, told: Row, n: int, unit: Literal["%", ""]) -> Line:
+    interval = None if told["interval"] is None else (told["interval"][0], told["interval"][1])
+    return Line(label=label, reading=reading, value=told["value"], interval=interval, n=n, seeds=1, unit=unit)
 
 
 def _measures(found: list[Found]) -> Section:
