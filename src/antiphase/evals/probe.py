@@ -18,6 +18,7 @@ from antiphase.evals.rows import Row, class_mean, per_class, share
 
 LOWEST, HIGHEST = -6, 6  # exponents of C, as CLIP sweeps it
 HELD_OUT = 0.2  # of the training images of each class, where no validation split is published
+WORTH_SHARING = 10**9  # multiplications
 Labels = NDArray[np.int64]
 
 
@@ -113,12 +114,17 @@ def _scores(
 
 
 def fit(data: Labelled, cost: float, iterations: int) -> tuple[Any, bool]:
-    """scikit-learn's multinomial logistic regression in float64, and whether L-BFGS came to its end."""
+    """scikit-learn's multinomial logistic regression in float64, and whether L-BFGS came to its end.
+
+    Its passes over small data are too short to be shared: threads would mostly wait for each other.
+    """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
+    from threadpoolctl import threadpool_limits
 
     model: Callable[..., Any] = LogisticRegression
-    with warnings.catch_warnings():
+    products = data.features.size * len(np.unique(data.labels))  # of one pass over the data
+    with threadpool_limits(None if products > WORTH_SHARING else 1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted = model(C=cost, max_iter=iterations).fit(data.features.astype(np.float64), data.labels)
     return fitted, int(np.max(fitted.n_iter_)) < iterations
