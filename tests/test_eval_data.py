@@ -11,7 +11,7 @@ from antiphase.config import InputError
 from antiphase.data import load
 from antiphase.data.catalog import CATALOG
 from antiphase.data.mmvp import load_mmvp
-from antiphase.data.variants import _wnids
+from antiphase.data.variants import class_wnids
 from tests.trees import TREES, dtd, lines, mmvp, picture
 
 
@@ -72,7 +72,7 @@ def test_the_folders_of_v2_are_numbers_and_not_words(tmp_path):
 
 
 def test_a_and_r_have_two_hundred_classes_each_and_share_some():
-    a, r, every = (set(_wnids(f"imagenet_{t}synsets")) for t in ("a_", "r_", ""))
+    a, r, every = (set(class_wnids(f"imagenet_{t}synsets")) for t in ("a_", "r_", ""))
     assert (len(a), len(r), len(every)) == (200, 200, 1000)
     assert a < every
     assert r < every

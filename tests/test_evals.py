@@ -40,10 +40,10 @@ SMALL = CLIPConfig(  # reads bytes: no vocabulary to load
 )
 
 
-def clip_run(folder, config=SMALL, seed=0) -> Run:
-    about = {"title": config.title, "model": to_plain(config), "training": {}, "data": {}}
+def clip_run(folder, config=SMALL, **data) -> Run:
+    about = {"title": config.title, "model": to_plain(config), "training": {}, "data": data}
     files.write_json(folder / "run.json", {"format": 1, **about, "environment": runtime.environment()})
-    save_checkpoint(folder, {"weights": CLIP(config, seed).state_dict()}, {"complete": True}, tag="fresh")
+    save_checkpoint(folder, {"weights": CLIP(config).state_dict()}, {"complete": True}, tag="fresh")
     return Run(folder)
 
 
@@ -453,6 +453,17 @@ def test_a_clip_retrieves_real_captions(clip, cli, data_root):
     assert rows["image retrieval R@10"]["value"] == pytest.approx(hits.float().mean().item(), abs=1 / 250)
     assert rows["image retrieval R@10"]["n"] == 250
     assert rows["text retrieval R@10"]["n"] == 50
+
+
+def test_a_clip_is_asked_in_the_words_it_was_trained_with(clip, cli, tmp_path, data_root):
+    own = clip_run(tmp_path / "own", templates=["a small picture of {}"])
+    words = ["--on", "cifar10", "--tasks", "zero-shot", "--images", 20, "--data-root", data_root, "--json"]
+    asked = {}
+    for run, more in ((clip, []), (own, []), (own, ["--prompts", "a"])):
+        code, out, err = cli("eval", run.folder, *words, *more)
+        assert code == 0, err
+        asked[run.name, *more] = json.loads(out)["cells"][0]["prompts"]
+    assert list(asked.values()) == ["paper", "own", "a"]
 
 
 def test_ood_and_mmvp_from_their_trees_with_the_mean_of_the_four(clip, cli, tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from antiphase.data.variants import _wnids
+from antiphase.data.variants import class_wnids
 
 
 def picture(path: Path) -> None:
@@ -86,7 +86,7 @@ def food101(root: Path) -> None:
 
 def by_wnid(folder: str, table: str) -> Callable[[Path], None]:
     def build(root: Path) -> None:
-        for wnid in (_wnids(table)[0], _wnids(table)[-1]):
+        for wnid in (class_wnids(table)[0], class_wnids(table)[-1]):
             for i in range(2):
                 picture(root / folder / wnid / f"{i}.jpg")
 

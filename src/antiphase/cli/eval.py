@@ -31,7 +31,7 @@ class Command:
     data_root: Path | None = None  # where data sets lie; $ANTIPHASE_DATA when not given
     images: int | None = None  # at most so many test images; None: all
     train_images: int | None = None  # at most so many training images for probes and episodes; None: all
-    prompts: str = "paper"  # how a CLIP words the classes: paper, a, imagenet80, or a text file of templates with {}
+    prompts: str | None = None  # how a CLIP words classes: paper, a, imagenet80, or a file; None: as it was trained
     settings: EvalConfig = EvalConfig()
     published: Literal["CC3M", "CC12M"] | None = None  # the B/16 of the paper, trained on it: show its numbers too
     cache: bool = True  # keep features on disk and read them
@@ -52,7 +52,8 @@ class Command:
 
     def __post_init__(self) -> None:
         check_fields(self, images=1, train_images=1)
-        check_prompts(self.prompts)
+        if self.prompts is not None:
+            check_prompts(self.prompts)
         if isinstance(self.on, str):  # tyro builds the defaults without it
             self.names()
         self.wanted()

@@ -17,7 +17,7 @@ def load_imagenet_v2(split: str, folder: Path, size: int) -> ImageSet:
         if not (name.isdigit() and int(name) < 1000):
             raise InputError(f"{folder / name} is out of range: the folders of imagenet-v2 are 0 to 999")
     labelled = [(path, label) for label in range(1000) for path in found.get(str(label), [])]
-    return assemble("imagenet-v2", split, _names(_wnids("imagenet_synsets")), labelled, folder, size)
+    return assemble("imagenet-v2", split, _names(class_wnids("imagenet_synsets")), labelled, folder, size)
 
 
 def load_imagenet_a(split: str, folder: Path, size: int) -> ImageSet:
@@ -38,7 +38,7 @@ def load_imagenet_sketch(split: str, folder: Path, size: int) -> ImageSet:
 
 def _by_wnid(name: str, classes: str, split: str, folder: Path, size: int) -> ImageSet:
     """Every class takes part in the prediction, also one of which this copy has no image."""
-    wnids, found = _wnids(classes), by_class(folder)
+    wnids, found = class_wnids(classes), by_class(folder)
     for wnid in found:
         if wnid not in wnids:
             raise InputError(f"{folder / wnid} is out of range: it is none of the {len(wnids)} classes of {name}")
@@ -46,7 +46,7 @@ def _by_wnid(name: str, classes: str, split: str, folder: Path, size: int) -> Im
     return assemble(name, split, _names(wnids), labelled, folder, size)
 
 
-def _wnids(table: str) -> tuple[str, ...]:
+def class_wnids(table: str) -> tuple[str, ...]:
     """WordNet ids in the order of the class indices, as timm lists them."""
     listed = pkgutil.get_data("timm.data", f"_info/{table}.txt")
     assert listed is not None
@@ -57,5 +57,5 @@ def _names(wnids: tuple[str, ...]) -> tuple[str, ...]:
     """What CLIP is prompted with."""
     from open_clip import IMAGENET_CLASSNAMES
 
-    names = dict(zip(_wnids("imagenet_synsets"), IMAGENET_CLASSNAMES))
+    names = dict(zip(class_wnids("imagenet_synsets"), IMAGENET_CLASSNAMES))
     return tuple(names[wnid] for wnid in wnids)

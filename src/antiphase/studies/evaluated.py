@@ -45,7 +45,7 @@ class Judge:
         images = load(name, split, root=self.root, image_size=side)
         check_shape(self.run, images)
         wanted = self.images if split == "test" else self.train_images
-        return images.subset(min(wanted or len(images), len(images)), self.config.seed)
+        return images.at_most(wanted, self.config.seed)
 
     def load_pairs(self, name: str) -> PairSet:
         pairs = load_pairs(name, self.config.split, root=self.root, image_size=looks_at(self.run)[-1])
