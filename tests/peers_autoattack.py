@@ -2,7 +2,8 @@
 
     peers_autoattack.py CASE EPS N [RUN]
 
-RUN is the folder of one of our runs; without it the model is the CIFAR-10 ResNet that pyautoattack ships.
+EPS is within Linf, or as "L2 0.1" within L2. RUN is the folder of one of our runs; without it the model is the CIFAR-10
+ResNet that pyautoattack ships.
 """
 
 import importlib.util
@@ -13,7 +14,7 @@ from pathlib import Path
 import torch
 from benchmarks.peers import foolbox_named, pyautoattack, torchattacks_named
 
-from antiphase.attacks import APGD, FAB, AutoAttack, Linf, Square, engine
+from antiphase.attacks import APGD, FAB, L2, AutoAttack, Linf, Square, engine
 from antiphase.data import load
 from antiphase.models.checkpoint import Run
 
@@ -36,7 +37,7 @@ x, y, ids = load("cifar10", "test").subset(n).all
 with torch.no_grad():
     right = model(x).argmax(dim=1) == y
 x, y, ids = x[right], y[right], ids[right.numpy()]  # the others are attacked by no peer
-within = Linf(eps)
+within = L2(eps.split()[1]) if eps.startswith("L2") else Linf(eps)
 MANY = {"steps": 30, "multi_targeted": True, "n_classes": 10}
 CASES = {
     "apgd-ce": (APGD(within=within), pyautoattack(within, ["apgd-ce"])),
@@ -44,6 +45,7 @@ CASES = {
     "apgd-t": (APGD(within=within, loss="dlr-targeted"), pyautoattack(within, ["apgd-t"])),
     "apgd-torchattacks": (APGD(within=within, steps=50), torchattacks_named("APGD", within, steps=50)),
     "fab": (FAB(within=within, steps=30), torchattacks_named("FAB", within, steps=30, multi_targeted=False)),
+    "fab-t-pyautoattack": (FAB(within=within, targets=9), pyautoattack(within, ["fab-t"])),
     "fab-t": (FAB(within=within, targets=9, steps=30), torchattacks_named("FAB", within, **MANY)),
     "square": (Square(within=within, queries=500), pyautoattack(within, ["square"], queries=500)),
     "square-torchattacks": (
@@ -58,7 +60,7 @@ ours = engine.run(model, x, y, attack, ids=ids)
 theirs = peer(model, x, y)
 with torch.no_grad():
     theirs_stand = model(theirs).argmax(dim=1) == y
-delta = (theirs.double() - x.double()).abs().flatten(1).amax(dim=1)
+delta = within.size(theirs.double() - x.double())
 stands = {"ours": ~ours.success, "theirs": theirs_stand | (delta > float(within.eps) + 1e-6)}
 print(
     json.dumps(

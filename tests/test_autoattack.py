@@ -201,6 +201,72 @@ def test_success_that_only_float32_sees_raises_a_flag(victim, few):
     assert precision_flags(victim, few.pixels[:3], (clean + 1) % 10) == []
 
 
+@pytest.mark.usefixtures("short")
+def test_a_whole_cascade_whose_success_only_float32_sees_says_so(victim, few):
+    """In float64 this model rounds to the grid of the clean images, 16ths, which undoes any perturbation of 7/255."""
+
+    def rounding(x):
+        return victim(x if x.dtype == torch.float32 else ((x * 16).round() / 16).float())
+
+    result = run(Returns(rounding), few, AutoAttack(within=Linf("7/255")))
+    assert result.success.any()
+    seen = min(8, int(result.success.sum()))
+    assert f"in float64 the model is not fooled by {seen} of {seen} images that fool it in float32" in result.flags
+
+
+def test_fab_that_breaks_many_that_apgd_did_not_says_so(victim, few, monkeypatch):
+    monkeypatch.setattr(AutoAttack, "stages", shortened(apgd=1, targets=1, fab=20, square=1))
+    result = run(victim, few, AutoAttack(within=Linf("20/255")))
+    by_fab = int((result.broken_by == result.stages.index("FAB-T")).sum())
+    assert by_fab > 2
+    assert any(flag.startswith(f"FAB broke {by_fab} of 48 images that APGD did not") for flag in result.flags), (
+        result.flags
+    )
+
+
+# ------------------------------------------------------------------------------------------------- known failures of peers
+
+PARTS: dict[str, Attack] = {
+    "apgd-ce": APGD(within=Linf("16/255"), steps=12),
+    "apgd-dlr": APGD(within=Linf("16/255"), steps=12, loss="dlr"),
+    "apgd-t": APGD(within=Linf("16/255"), steps=12, loss="dlr-targeted", targets=3),
+    "fab": FAB(within=Linf("16/255"), steps=6),
+    "fab-t l2": FAB(within=L2(0.8), steps=6, targets=3),
+    "square": Square(within=Linf("32/255"), queries=60),
+    "square l2": Square(within=L2(1.5), queries=60),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_logits_that_are_all_negative_change_nothing(name, victim, few):
+    """Where the label itself is masked by zero and not by minus infinity, negative logits hide the runner-up."""
+    shifted = Returns(lambda x: victim(x) - 64)  # a power of two: what is rounded away is small
+    assert shifted(few.pixels).max() < 0
+    plain, negative = (run(model, few, PARTS[name]) for model in (victim, shifted))
+    assert int((plain.success != negative.success).sum()) <= 1
+    assert negative.success.sum() > 4
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_images_of_nothing_but_black_and_white_can_be_fooled(name, victim, few):
+    """Half of every ball about such an image lies outside [0,1]."""
+    stark = few._replace(pixels=(few.pixels > 0.5).float())
+    result = run(victim, stark, PARTS[name])
+    assert result.success.sum() > 4
+    assert 0 <= result.adversarial.min() <= result.adversarial.max() <= 1
+    assert torch.equal(victim(result.adversarial).argmax(dim=1), result.adversarial_prediction)
+
+
+@pytest.mark.usefixtures("short")
+def test_who_survives_a_cascade_comes_back_clean(victim, few):
+    result = run(victim, few, AutoAttack(within=L2(0.4)))
+    left = ~result.success
+    assert left.any()
+    assert torch.equal(result.adversarial[left], few.pixels[left])
+    assert torch.equal(result.adversarial_prediction[left], result.clean_prediction[left])
+    assert (result.distance[left] == 0).all()
+
+
 # ------------------------------------------------------------------------------------------------- the parts
 
 

@@ -47,6 +47,10 @@ CASES = [
     ("fab-t", "1/255", 64, "DiffViT"),
     ("square", "2/255", 64, "DiffViT"),
     ("square-torchattacks", "2/255", 64, "DiffViT"),
+    ("apgd-ce", "L2 0.1", 64, "DiffViT"),
+    ("apgd-t", "L2 0.1", 64, "ViT"),
+    ("fab-t-pyautoattack", "L2 0.1", 64, "DiffViT"),
+    ("square", "L2 0.5", 64, "DiffViT"),
     ("autoattack", "8/255", 64, "DiffViT"),
     ("autoattack", "1/255", 64, "DiffViT"),
     ("autoattack", "8/255", 16, None),  # on the model that pyautoattack ships
