@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
@@ -68,6 +69,7 @@ def rank_correlation(*values: Array) -> Array:
     return rho
 
 
+@lru_cache(maxsize=32)
 def _drawn(what: str, n: int, draws: int, seed: int) -> Array:
     """(R + 1, n): how often each of n is drawn; once each in the first row. The same for the same `what` everywhere."""
     random = np.random.default_rng([seed, crc32(what.encode()), n])

@@ -1,0 +1,417 @@
+"""Studies by name: what they ask, how claims are decided, and that a run is whole whatever happens to it."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+
+from antiphase.config import InputError, to_plain
+from antiphase.measures.bootstrap import Arm, difference, interval, rank_correlation
+from antiphase.measures.crossover import crossing, crossover
+from antiphase.measures.decision import Finding, decide, place
+from antiphase.scales import SCALES
+from antiphase.studies.catalog import chosen, groups, studies
+from antiphase.studies.claims import CLAIMS, contrasts_of, verdicts
+from antiphase.studies.cost import Prices, duration, operations
+from antiphase.studies.ledger import Ledger
+from antiphase.studies.plan import Attacked, Train, ordered
+from antiphase.studies.setting import Setting
+from antiphase.studies.study import Found, Missing
+
+FOUR = ("fig2a", "fig3a", "fig5", "x1")  # attacks, depth, alignment, cancellation
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory, shell):
+    """Four studies at smoke through the real command line."""
+    folder = tmp_path_factory.mktemp("studies") / "ledger"
+    done = shell("study", "run", *FOUR, "--ledger", folder)
+    assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+# ------------------------------------------------------------------------------------------------- the rule
+
+ENOUGH = {"seeds": 3, "right": 200, "accuracy": 0.5}
+
+
+def finding(low, high, **other):
+    return Finding(name="c", value=(low + high) / 2, interval=(low, high), **{**ENOUGH, **other})
+
+
+UP, DOWN, TINY, OPEN = finding(0.02, 0.1), finding(-0.1, -0.02), finding(-0.008, 0.009), finding(-0.02, 0.1)
+RULE = [
+    ([UP, UP], "supported", "all 2"),
+    ([UP, DOWN], "not supported", "other way round"),
+    ([UP, TINY], "not supported", "no effect"),
+    ([UP, finding(0.001, 0.009)], "not supported", "no effect"),
+    ([UP, OPEN], "inconclusive", "1 of 2"),
+    ([OPEN, DOWN], "not supported", ""),
+    ([UP, finding(0.02, 0.1, accuracy=0.39)], "inconclusive", "undertrained"),
+    ([finding(-0.1, -0.02, accuracy=0.39)], "inconclusive", "undertrained"),
+    ([UP, finding(0.02, 0.1, seeds=2)], "no verdict", "2 seeds, 3 are needed"),
+    ([UP, finding(0.02, 0.1, right=199)], "no verdict", "199 correctly classified"),
+    ([UP, Finding(name="c", missing="no row of X")], "not tested here", "no row of X"),
+    ([DOWN, Finding(name="c", missing="no row of X")], "not supported", ""),
+    ([finding(0.02, 0.1, surrogate=True)], "not tested here", "surrogates"),
+    ([finding(-0.1, -0.02, surrogate=True)], "not tested here", "surrogates"),
+    ([], "not tested here", ""),
+]
+
+
+@pytest.mark.parametrize(("findings", "outcome", "why"), RULE)
+def test_a_claim_is_decided_by_the_rule_that_was_fixed_before(findings, outcome, why):
+    verdict = decide(findings, floor=0.4)
+    assert verdict.outcome == outcome
+    assert why in verdict.why
+
+
+def test_a_scale_for_tests_never_decides():
+    for findings, _, _ in RULE:
+        assert decide(findings, floor=None).outcome == "no verdict"
+
+
+def test_an_interval_that_touches_zero_is_open():
+    assert [place(i) for i in ((0.0, 0.1), (1e-9, 0.1), (-0.1, 0.0), (-0.1, -1e-9))] == [
+        "open",
+        "towards",
+        "open",
+        "opposite",
+    ]
+
+
+# ------------------------------------------------------------------------------------------------- intervals
+
+
+def test_pairing_makes_the_interval_of_a_difference_narrow():
+    draw = np.random.default_rng(0)
+    hard = draw.random((1, 400))
+    first, second = (np.repeat(hard + shift, 3, axis=0) for shift in (0.1, 0.0))
+    ones = np.ones_like(first)
+    together = interval([Arm(first, ones, "a"), Arm(second, ones, "a")], difference)
+    apart = interval([Arm(first, ones, "a"), Arm(second, ones, "b")], difference)
+    assert together["value"] == pytest.approx(0.1)
+    width = [i["interval"][1] - i["interval"][0] for i in (together, apart)]
+    assert width[0] < 1e-9 < 0.05 < width[1]
+
+
+def test_the_interval_covers_the_spread_over_seeds_as_well_as_images():
+    ones = np.ones((3, 500))
+    seeds = Arm(np.array([[0.1], [0.2], [0.3]]) * ones, ones, "same")
+    low, high = interval([seeds])["interval"]
+    assert (low, high) == (pytest.approx(0.1), pytest.approx(0.3))
+    images = Arm(np.tile(np.arange(500) % 2, (3, 1)).astype(float), ones, "same")
+    low, high = interval([images])["interval"]
+    assert (low, high) == (pytest.approx(0.456, abs=0.01), pytest.approx(0.544, abs=0.01))
+
+
+def test_a_quantile_and_a_ratio_leave_out_what_does_not_count():
+    values, counted = np.array([[5.0, 1.0, 3.0, 100.0]]), np.array([[1.0, 1.0, 1.0, 0.0]])
+    assert interval([Arm(values * counted, counted)])["value"] == 3.0
+    assert interval([Arm(values, counted, quantile=0.5)])["value"] == 3.0
+    assert interval([Arm(values, counted, quantile=1.0)])["value"] == 5.0
+    assert interval([Arm(values, 0 * counted)]) == {"value": None, "interval": None}
+
+
+def test_rank_correlation_is_spearman_over_layers():
+    layers = [np.array([[v]]) for v in (1.0, 2.0, 3.0)]
+    assert rank_correlation(*layers, *layers).item() == pytest.approx(1)
+    assert rank_correlation(*layers, *reversed(layers)).item() == pytest.approx(-1)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "depth", "changes"),
+    [
+        ([0.2, -0.2, -0.3], 2**0.5, 1),
+        ([0.3, 0.1, 0.05], None, 0),  # falling, but never extrapolated
+        ([0.1, -0.1, 0.1], 2**0.5, 2),
+        ([0.1, 0.0, 0.0], 2.0, 1),
+    ],
+)
+def test_the_crossover_depth_is_interpolated_in_log_depth(gaps, depth, changes):
+    found, count = crossing([1, 2, 4], gaps)
+    assert found == (None if depth is None else pytest.approx(depth))
+    assert count == changes
+
+
+def test_the_crossover_has_an_interval_and_the_share_without_one():
+    draw = np.random.default_rng(1)
+    ones = np.ones((3, 300))
+    pairs = [(Arm(draw.normal(gap, 0.5, (3, 300)), ones, "x"), Arm(0 * ones, ones, "x")) for gap in (0.2, 0.02, -0.2)]
+    found = crossover([1, 2, 4], pairs)
+    low, high = found["interval"]
+    assert low < found["median"] < high
+    assert 1 < low < high < 4
+    assert found["none"] < 0.05
+
+
+# ------------------------------------------------------------------------------------------------- the catalog
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_study_runs_all_cells_that_its_contrasts_need(scale):
+    setting = Setting.at(scale)
+    for study in studies().values():
+        there = {cell.key for cell in ordered(study.cells(setting))}
+        assert there, study.name
+        for contrast in study.contrasts(setting):
+            assert {cell.key for cell in contrast.cells} <= there, (study.name, contrast.name)
+            assert contrast.claim in CLAIMS
+
+
+def test_names_of_contrasts_tell_them_apart():
+    for claim, listed in contrasts_of(studies().values(), Setting.at("paper")).items():
+        names = [(c.reading, c.part, c.name) for c in listed]
+        assert len(names) == len(set(names)), claim
+
+
+def test_the_depth_1_diffvit_is_one_cell_in_every_study_that_looks_at_it():
+    setting = Setting.at("cpu")
+    wanted = setting.diffvit(0).key
+    for name in ("table1", "fig1", "fig2a", "fig2c", "fig3a", "fig5", "table3", "fig6", "x1", "x2", "x3"):
+        assert wanted in {cell.key for cell in ordered(studies()[name].cells(setting))}, name
+    fig6 = {cell.key for cell in ordered(studies()["fig6"].cells(setting))}
+    others = {c.key for name in ("fig2a", "fig3a") for c in ordered(studies()[name].cells(setting))}
+    assert fig6 <= others  # restarts are read from the cells of other figures
+
+
+def test_a_study_without_rows_has_lines_and_verdicts_that_say_so(tmp_path):
+    setting, found = Setting.at("cpu"), Found(Ledger(tmp_path))
+    for study in studies().values():
+        assert all(line.value is None and not line.text for line in study.lines(setting, found)), study.name
+    for verdict in verdicts(studies().values(), setting, found):
+        assert verdict["verdict"] == "not tested here"
+
+
+def test_names_and_groups():
+    assert [s.name for s in chosen(["fig3"])] == list(groups()["fig3"])
+    assert chosen([]) == chosen(["all"]) == list(studies().values())
+    assert [s.name for s in chosen(["TABLE1", "fig2a", "fig2"])][:2] == ["table1", "fig2a"]
+    with pytest.raises(InputError, match="did you mean 'table1'"):
+        chosen(["tabel1"])
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("study run tabel1", "table1"),
+        ("study run lambda-dynamic", "lambda-dynamics"),
+        ("study runn table1", "run"),
+        ("study run table1 --scale papr", "paper"),
+        ("study run table1 --data cifar-10", "cifar10"),
+    ],
+)
+def test_an_unknown_study_action_scale_or_data_set_suggests_the_nearest(words, meant, cli):
+    code, _, err = cli(*words.split())
+    assert code == 2
+    assert f"did you mean {meant!r}?" in err
+
+
+def test_cost_grows_with_depth_steps_and_images_and_learns_from_finished_cells():
+    setting = Setting.at("cpu")
+    shallow, deep = setting.diffvit(0), setting.diffvit(0, 4)
+    assert operations(deep) == pytest.approx(4 * operations(shallow))
+    small = setting.attacked(shallow, setting.pgd(setting.middle))
+    assert operations(replace(small, images=replace(small.images, n=256))) < operations(small)
+    prices = Prices()
+    prices.see("Train", 1e9, 2.0)
+    assert prices.seconds(shallow) == pytest.approx(2e-9 * operations(shallow))
+    assert [duration(s) for s in (40, 600, 7200, 1e6)] == ["40 s", "10 min", "2.0 h", "12 days"]
+
+
+# ------------------------------------------------------------------------------------------------- a claim from rows
+
+
+def pretend(ledger, setting, changed, accuracy=0.6, leave_out=""):
+    """Rows of figure 2 as a run would file them, with a share of broken images by model."""
+    cells = ordered(c for name in ("fig2a", "fig2c") for c in studies()[name].cells(setting))
+    for cell in cells:
+        if leave_out and leave_out in cell.title:
+            continue
+        answer = {"test_accuracy": accuracy, "train_accuracy": accuracy, "lambda": [{"lambda": 0.8}]}
+        if isinstance(cell, Attacked):
+            broken = (np.arange(400) % 10 < 10 * changed[cell.of.model.title]).astype(int).tolist()
+            columns = {"id": list(range(400)), "label": [0] * 400, "clean": [0] * 300 + [1] * 100}
+            answer = {"images": {**columns, "changed_in_run": [broken]}}
+        ledger.keep(cell, {"config": to_plain(cell), "answer": answer})
+
+
+@pytest.mark.parametrize(
+    ("changed", "accuracy", "leave_out", "verdict"),
+    [
+        ({"ViT": 0.3, "DiffViT": 0.6}, 0.6, "", "supported"),
+        ({"ViT": 0.6, "DiffViT": 0.3}, 0.6, "", "not supported"),
+        ({"ViT": 0.3, "DiffViT": 0.3}, 0.6, "", "not supported"),
+        ({"ViT": 0.3, "DiffViT": 0.6}, 0.3, "", "inconclusive"),
+        ({"ViT": 0.3, "DiffViT": 0.6}, 0.6, "cifar100", "not tested here"),
+    ],
+)
+def test_k1_follows_from_the_rows(tmp_path, changed, accuracy, leave_out, verdict):
+    ledger, setting = Ledger(tmp_path), Setting.at("cpu")
+    pretend(ledger, setting, changed, accuracy, leave_out)
+    figure = [studies()[name] for name in ("fig2a", "fig2c")]
+    (k1,) = [v for v in verdicts(figure, setting, Found(ledger)) if v["claim"] == "K1"]
+    assert k1["verdict"] == verdict
+    assert set(k1["readings"]) == {"asr_change", "asr_correct"}
+    if leave_out:
+        assert k1["parts"]["cifar10, pixels"]["verdict"] == "supported"
+        assert "cifar100" in k1["why"]
+
+
+# ------------------------------------------------------------------------------------------------- through the command line
+
+
+def test_four_studies_run_at_smoke_and_give_no_verdict(ledger):
+    _, done = ledger
+    assert "No verdicts: the smoke scale is for tests." in done.stdout
+    assert "not run yet" not in done.stdout
+    assert "about" in done.stderr  # progress with the time left
+    for title in ("Figure 2a", "Figure 3a", "Figure 5", "X1"):
+        assert title in done.stdout
+
+
+def test_a_second_run_computes_nothing(ledger, cli):
+    folder, _ = ledger
+    before = {p: p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file() and "lock" not in p.name}
+    code, out, err = cli("study", "run", *FOUR, "--ledger", folder, "--json")
+    assert code == 0, err
+    assert json.loads(out)["failed"] == []
+    assert {p: p.stat().st_mtime_ns for p in before} == before
+    rows = [row for _, row in Ledger(folder).rows()]
+    assert len(rows) == len(before) - len([p for p in before if "rows" not in p.parts])
+
+
+def test_every_row_says_where_it_comes_from(ledger):
+    for _, row in Ledger(ledger[0]).rows():
+        told = row["provenance"]
+        assert row["scale"] == "smoke"
+        assert {"torch", "antiphase"} <= set(told["environment"]["versions"])
+        assert told["data"]
+        assert told["seconds"] > 0
+        assert told["machine"]["platform"]
+        assert "training" in told["seeds"]
+
+
+def test_status_show_and_verdicts_read_the_ledger(ledger, cli):
+    folder, _ = ledger
+    status = json.loads(cli("study", "status", "--ledger", folder, "--json")[1])
+    done = {s["name"]: (s["done"], s["cells"]) for s in status["studies"]}
+    assert all(done[name][0] == done[name][1] > 0 for name in FOUR)
+    shown = json.loads(cli("study", "show", "fig5", "--ledger", folder, "--json")[1])["studies"][0]
+    assert shown["claims"] == ["K8"]
+    assert all(line["value"] is not None for line in shown["lines"])
+    assert "No verdicts" in cli("study", "verdicts", "--ledger", folder)[1]
+    assert "not measured yet" in cli("study", "list")[1] or "min at cpu" in cli("study", "list")[1]
+
+
+def test_export_writes_rows_tables_and_leaderboard(ledger, cli, tmp_path):
+    folder, _ = ledger
+    assert cli("study", "export", *FOUR, "--ledger", folder, "--out", tmp_path)[0] == 0
+    rows = list(csv.DictReader((tmp_path / "rows.csv").open()))
+    assert len(rows) == len(list((folder / "rows").iterdir())) == parquet.read_table(tmp_path / "rows.parquet").num_rows
+    attacked = [row for row in rows if row["kind"] == "Attacked"]
+    assert all(0 <= float(row["answer.rates.asr_change.value"]) <= 1 for row in attacked)
+    text = (tmp_path / "tables.md").read_text()
+    assert "|  | reference | ours | interval | reading | n | seeds |" in text
+    assert "figure only" in text
+    latex = (tmp_path / "tables.tex").read_text()
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == len(FOUR)
+    entries = json.loads((tmp_path / "leaderboard.json").read_text())
+    assert {"clean_acc", "autoattack_acc", "eps", "dataset", "name"} <= set(entries[0])
+    assert len(entries) == len(attacked)
+
+
+def test_a_dry_run_of_the_paper_scale_prices_every_cell_and_does_nothing(cli, tmp_path):
+    code, out, _ = cli("study", "run", "all", "--scale", "paper", "--ledger", tmp_path / "none", "--dry-run", "--json")
+    plan = json.loads(out)
+    assert code == 0
+    assert len(plan["planned"]) > 500
+    assert all(cell["seconds"] > 0 for cell in plan["planned"])
+    assert plan["seconds"] == pytest.approx(sum(c["seconds"] for c in plan["planned"]), rel=0.01)
+    assert not (tmp_path / "none").exists()
+    assert "days" in cli("study", "run", "all", "--scale", "paper", "--ledger", tmp_path / "none", "--dry-run")[1]
+
+
+def test_data_that_are_not_here_leave_the_rest_to_run(cli, tmp_path, monkeypatch):
+    monkeypatch.setenv("ANTIPHASE_DATA", str(tmp_path))
+    code, out, _ = cli("study", "run", "fig2a", "--scale", "cpu", "--ledger", tmp_path / "ledger", "--json")
+    result = json.loads(out)
+    assert code == 0
+    assert set(result["absent"]) == {"cifar10", "cifar100"}
+    assert result["failed"] == []
+    assert len(result["waiting"]) == 84
+
+
+def answers(folder) -> dict:
+    return {row["key"]: row["answer"] for _, row in Ledger(folder).rows()}
+
+
+def test_kill_9_in_the_middle_loses_no_row_and_a_rerun_ends_as_if_nothing_happened(ledger, tmp_path, shell):
+    words = [sys.executable, "-m", "antiphase", "study", "run", "fig2a", "--ledger", str(tmp_path / "killed")]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and len(list((tmp_path / "killed").glob("rows/*.json"))) < 3:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = answers(tmp_path / "killed")
+    assert 3 <= len(kept) < 14
+    again = shell("study", "run", "fig2a", "--ledger", tmp_path / "killed")
+    assert again.returncode == 0
+    whole, found = answers(ledger[0]), answers(tmp_path / "killed")
+    assert len(found) == 14
+    assert {key: whole[key] for key in found} == found
+    assert kept.items() <= found.items()
+
+
+# ------------------------------------------------------------------------------------------------- slow
+
+
+@pytest.mark.slow
+def test_every_study_runs_at_smoke(shell, tmp_path):
+    began = time.monotonic()
+    done = shell("study", "run", "all", "--ledger", tmp_path / "ledger")
+    assert done.returncode == 0, done.stderr
+    assert "not run yet" not in done.stdout
+    assert "failed" not in done.stderr
+    assert time.monotonic() - began < 12 * 60
+
+
+@pytest.mark.slow
+def test_two_runs_at_once_on_one_ledger_agree_and_do_nothing_twice(tmp_path, ledger):
+    words = [sys.executable, "-m", "antiphase", "study", "run", *FOUR, "--ledger", str(tmp_path / "shared"), "--json"]
+    both = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    (first, said), (second, told) = (process.communicate(timeout=600) for process in both)
+    assert json.loads(first) == json.loads(second)
+    assert len(said.splitlines()) + len(told.splitlines()) >= len(answers(tmp_path / "shared"))
+    assert answers(tmp_path / "shared") == answers(ledger[0])
+
+
+@pytest.mark.slow
+def test_a_full_size_cell_of_the_paper_scale_takes_two_steps_and_one_attack_step(data_root, tmp_path):
+    from antiphase.studies.runner import run
+    from antiphase.studies.work import Bench
+
+    setting = Setting.at("paper")
+    deepest = setting.diffvit(0, 12)
+    assert deepest in [c for c in ordered(studies()["fig3a"].cells(setting)) if isinstance(c, Train)]
+    short = replace(deepest, training=replace(deepest.training, epochs=1), images=2 * deepest.training.batch_size)
+    attacked = setting.attacked(short, replace(setting.pgd(setting.middle), steps=1, runs=1), n=8)
+    bench = Bench(Ledger(tmp_path), data_root, scale="paper")
+    images = bench.split("cifar10", "test").at_most(256)
+    bench.loaded["cifar10", "test"] = images  # accuracy on all 10,000 would be most of the time
+    assert len(run([attacked], bench).computed) == 2
+    assert bench.ledger.row(attacked)["answer"]["forwards_per_image"] <= 4
+
+
+def test_missing_cells_are_named():
+    with pytest.raises(Missing, match="DiffViT"):
+        Found(Ledger("/nonexistent"))(Setting.at("smoke").diffvit(0))
