@@ -6,55 +6,82 @@ import time
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from antiphase.attacks import AutoAttack, Linf, engine
+from antiphase.attacks import APGD, AutoAttack, Linf, engine
 from antiphase.data import load
+from antiphase.data.imageset import Batch
 from antiphase.models.checkpoint import Run
 from benchmarks.attack_lines import PAIR, Counted
 from benchmarks.peers import pyautoattack
 from benchmarks.timing import Line, Measured
 
 
-def standard_vs_pyautoattack(eps: str, images: int, pairs: int) -> Measured:
-    """Both evaluate the same images in full, in turn. Who is wrong without an attack is attacked by neither."""
-    model = Run(PAIR / "DiffViT").classifier()
-    x, y, ids = load("cifar10", "test").subset(images).all
-    attack = AutoAttack(within=Linf(eps))
-    shown = {"ours": Counted(model).eval(), "pyautoattack": Counted(model).eval()}
-    robust: dict[str, Tensor] = {}
+def standard_vs_pyautoattack(eps: str, images: int, parts: int, pairs: int) -> Measured:
+    """Both evaluate the same part of the images, in turn; parts follow one another until all pairs are done.
 
-    def once(side: str) -> float:
+    Who is wrong without an attack is attacked by neither.
+    """
+    model = Run(PAIR / "DiffViT").classifier()
+    batch, attack = load("cifar10", "test").subset(images).all, AutoAttack(within=Linf(eps))
+    shown = {"ours": Counted(model).eval(), "pyautoattack": Counted(model).eval()}
+    robust = {side: torch.full((images,), -1) for side in shown}  # -1: not looked at
+    seconds, seen = dict.fromkeys(shown, 0.0), 0
+
+    def once(side: str, rows: Tensor) -> float:
+        x, y = batch.pixels[rows], batch.labels[rows]
         began = time.perf_counter()
         if side == "ours":
-            result = engine.run(shown[side], x, y, attack, ids=ids)
-            robust[side] = result.correct & ~result.success
+            result = engine.run(shown[side], x, y, attack, ids=batch.ids[rows.numpy()])
+            left = result.correct & ~result.success
         else:
             adversarial = pyautoattack(attack.within)(shown[side], x, y)
             with torch.no_grad():
-                robust[side] = model(adversarial).argmax(dim=1) == y
-        return time.perf_counter() - began
+                left = model(adversarial).argmax(dim=1) == y
+        took = time.perf_counter() - began
+        robust[side][rows] = left.long()
+        seconds[side] += took
+        return took
 
-    ratios = []
+    ratios, dealt = [], _dealt(model, batch, attack.within, parts)
     for i in range(pairs):
-        took = {side: once(side) for side in (("ours", "pyautoattack") if i % 2 else ("pyautoattack", "ours"))}
+        rows = dealt[i % parts]
+        seen += len(rows)
+        took = {side: once(side, rows) for side in (("ours", "pyautoattack") if i % 2 else ("pyautoattack", "ours"))}
         ratios.append(took["pyautoattack"] / took["ours"])
-    notes = {f"robust, {side}": f"{int(left.sum())} of {images}" for side, left in robust.items()}
-    notes |= {f"forwards an image, {side}": f"{c.images / images / pairs:.1f}" for side, c in shown.items()}
-    return Measured(ratios, notes | {"the same verdict": f"{int((robust['ours'] == robust['pyautoattack']).sum())}"})
+    ours, theirs = robust["ours"], robust["pyautoattack"]
+    known = int((ours >= 0).sum())
+    notes = {f"robust, {side}": f"{int((left == 1).sum())} of {known}" for side, left in robust.items()}
+    notes |= {f"forwards an image, {side}": f"{c.images / seen:.1f}" for side, c in shown.items()}
+    notes["the same verdict"] = str(int(((ours == theirs) & (ours >= 0)).sum()))
+    return Measured(ratios, notes | {"time of all pairs together": f"{seconds['pyautoattack'] / seconds['ours']:.3f}"})
+
+
+def _dealt(model: nn.Module, batch: Batch, within: Linf, parts: int) -> list[Tensor]:
+    """The images in so many parts that are alike: each gets its share of those that stand, that fall and that are wrong.
+
+    A part in which nobody stands is over at once, and one like that would speak for no evaluation.
+    """
+    if parts == 1:
+        return [torch.arange(len(batch.labels))]
+    found = engine.run(model, batch.pixels, batch.labels, APGD(within=within, loss="dlr-targeted"), ids=batch.ids)
+    kind = found.correct.long() + (found.correct & ~found.success).long()  # wrong 0, falls 1, stands 2
+    order = kind.argsort(descending=True, stable=True)
+    return [order[i::parts] for i in range(parts)]
 
 
 AUTOATTACK_LINES = {
     "autoattack-vs-pyautoattack-at-8": Line(
         "time of pyautoattack / ours: AutoAttack standard at 8/255 on the depth-1 DiffViT, 64 images",
         ">= 10.00",
-        partial(standard_vs_pyautoattack, "8/255", 64),
+        partial(standard_vs_pyautoattack, "8/255", 64, 1),
     ),
 }
-UNMEASURED = {  # two hours at the 41 pairs of a line: it joins the others when it has been measured
+UNMEASURED = {  # joins the others when it has been measured
     "autoattack-vs-pyautoattack-at-1": Line(
-        "time of pyautoattack / ours: the same at 1/255, where survivors are tried to the end",
+        "time of pyautoattack / ours: the same at 1/255, where survivors are tried to the end: the 64 images dealt to six "
+        "parts, each with one of the six that stand, a part a pair",
         ">= 1.20",
-        partial(standard_vs_pyautoattack, "1/255", 64),
+        partial(standard_vs_pyautoattack, "1/255", 64, 6),
     ),
 }
