@@ -76,8 +76,6 @@ AUTOATTACK_LINES = {
         ">= 10.00",
         partial(standard_vs_pyautoattack, "8/255", 64, 1),
     ),
-}
-UNMEASURED = {  # joins the others when it has been measured
     "autoattack-vs-pyautoattack-at-1": Line(
         "time of pyautoattack / ours: the same at 1/255, where survivors are tried to the end: the 64 images dealt to six "
         "parts, each with one of the six that stand, a part a pair",
