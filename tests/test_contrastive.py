@@ -237,6 +237,19 @@ def test_a_resized_crop_belongs_to_the_example_and_invents_nothing():
     assert width.max() <= 1.0
 
 
+def test_bf16_learns_nearly_the_same(pairs, digits):
+    """Autocast, where the device has it; embeddings are compared in float32. The CPU has bf16 too."""
+    seen = []
+    for precision in ("fp32", "bf16"):
+        whole = course(pairs, digits, ContrastiveConfig(augment="none", micro_batch=16, precision=precision))
+        learner = Learner(whole.model(), whole.config)
+        batch = whole.batch(np.arange(64), World(), 0, torch.device("cpu"))
+        seen.append([learner.update(batch, lr=1e-3)[0] for _ in range(5)])
+    assert np.allclose(seen[0], seen[1], rtol=0.05)
+    assert seen[0][0] != seen[1][0]
+    assert seen[1][-1] < seen[1][0]
+
+
 def test_twins_share_every_weight_they_have_in_common():
     from dataclasses import replace
 

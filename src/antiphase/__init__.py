@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from antiphase.attacks.engine import run as attack
     from antiphase.attacks.engine import sweep
     from antiphase.data import load
+    from antiphase.data.pair_catalog import load_pairs
+    from antiphase.data.pairs import of_classes
     from antiphase.measures.distances import distances
     from antiphase.measures.lipschitz import l_sample
     from antiphase.measures.probes import branch_alignment
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from antiphase.models.taps import taps
     from antiphase.models.vit import build
     from antiphase.models.zero_shot import zero_shot
-    from antiphase.training import TrainConfig
+    from antiphase.training import ContrastiveConfig, TrainConfig
+    from antiphase.training.contrasting import train_clip
     from antiphase.training.loop import train
 
 _HOME = {
@@ -45,6 +48,8 @@ _HOME = {
     "attack": "attacks.engine:run",
     "sweep": "attacks.engine",
     "load": "data",
+    "load_pairs": "data.pair_catalog",
+    "of_classes": "data.pairs",
     "branch_alignment": "measures.probes",
     "distances": "measures.distances",
     "l_sample": "measures.lipschitz",
@@ -61,8 +66,10 @@ _HOME = {
     "taps": "models.taps",
     "build": "models.vit",
     "zero_shot": "models.zero_shot",
+    "ContrastiveConfig": "training",
     "TrainConfig": "training",
     "train": "training.loop",
+    "train_clip": "training.contrasting",
 }
 
 __all__ = [
@@ -75,6 +82,7 @@ __all__ = [
     "PGD",
     "AutoAttack",
     "CLIPConfig",
+    "ContrastiveConfig",
     "Differential",
     "Linf",
     "MinimalL2",
@@ -95,10 +103,13 @@ __all__ = [
     "fgsm",
     "l_sample",
     "load",
+    "load_pairs",
+    "of_classes",
     "success_rates",
     "sweep",
     "taps",
     "train",
+    "train_clip",
     "zero_shot",
 ]
 

@@ -31,7 +31,8 @@ class Leniency:
     def meet(self, kind: str, sentence: str) -> None:
         """Count it if it is allowed, refuse it if not."""
         if kind not in self.allow:
-            raise InputError(f"{sentence} (--allow {kind} goes on without such and counts them)")
+            remedy = "cuts" if kind == "long" else "leaves out"
+            raise InputError(f"{sentence} (--allow {kind} {remedy} such and counts them)")
         self.counts[kind] += 1
 
     def count(self, kind: str, n: int) -> None:

@@ -30,13 +30,13 @@ from antiphase.models.zero_shot import zero_shot
 from antiphase.runtime import frozen
 from antiphase.training.augment import augmented
 from antiphase.training.config import ContrastiveConfig
-from antiphase.training.contrastive import Contrastive, PairBatch
+from antiphase.training.contrastive import PairBatch
 from antiphase.training.course import check_splits
 from antiphase.training.folder import Progress
 from antiphase.training.loop import follow
 from antiphase.training.signs import signs, spread
-from antiphase.training.tasks import Task
-from antiphase.training.world import World
+from antiphase.training.tasks import Task, task_of
+from antiphase.training.world import World, leads
 
 LOOKED_AT = 512  # test images whose embeddings are held against each other after an epoch
 AT_A_TIME = 256  # images or texts, when the model is judged
@@ -75,7 +75,7 @@ class Contrasting:
         return CLIP(self.model_config, self.config.seed)
 
     def task(self) -> Task:
-        return Contrastive(self.config.micro_batch, self.config.max_scale)
+        return task_of(self.config)
 
     @cached_property
     def skipped(self) -> dict[str, int]:
@@ -83,8 +83,10 @@ class Contrasting:
         lenient = Leniency(self.allow)
         text = self.model_config.text
         for caption in sorted({caption for part in self._captioned for each in part for caption in each}):
-            if len(caption.encode()) + 2 > text.context and len(encode(caption, text.tokenizer)) > text.context:
-                length = len(encode(caption, text.tokenizer))
+            if len(caption.encode()) + 2 <= text.context:  # no text has more tokens than bytes, start and end
+                continue
+            length = len(encode(caption, text.tokenizer))
+            if length > text.context:
                 lenient.meet(
                     "long", f"the caption {caption[:40]!r}... has {length} tokens, and the model reads {text.context}"
                 )
@@ -97,9 +99,11 @@ class Contrasting:
         return [self.train_set.captions, tuple(tuple(texts(c, self.templates)) for c in self.test_set.class_names)]
 
     def data(self) -> dict[str, Any]:
-        train, worded = self.train_set, {}
-        if isinstance(self.test_set, ImageSet):
-            worded = {"class_names": list(self.test_set.class_names), "templates": list(self.templates)}
+        train, test, worded, skipped = self.train_set, self.test_set, {}, {}
+        if isinstance(test, ImageSet):
+            worded = {"class_names": list(test.class_names), "templates": list(self.templates)}
+        else:
+            skipped = {"skipped": dict(test.skipped)}
         return {
             "name": train.name,
             "origin": train.origin,
@@ -111,7 +115,7 @@ class Contrasting:
                 "fingerprint": train.fingerprint,
                 "skipped": self.skipped,
             },
-            "test": {"images": len(self.test_set), "fingerprint": self.test_set.fingerprint},
+            "test": {"images": len(test), "fingerprint": test.fingerprint, **skipped},
         }
 
     def batch(self, rows: NDArray[np.int64], world: World, epoch: int, device: torch.device) -> PairBatch:
@@ -194,6 +198,6 @@ def train_clip(
 ) -> Run:
     """Train a CLIP to the end, or from where the folder stands to the end (training/loop.py)."""
     course = Contrasting(model_config, config, train_set, test_set, templates, allow)
-    for kind, n in course.skipped.items():
+    for kind, n in course.skipped.items() if leads() else ():
         console.say(f"{train_set.name}: {n:,} {kind}")
     return follow(course, out, device=device, scale=scale)

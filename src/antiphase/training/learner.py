@@ -30,7 +30,7 @@ class Learner:
         world: World | None = None,
     ) -> None:
         self.model, self.config, self.world = model, config, world or World()
-        self.task = task or (task_of(config) if isinstance(config, TrainConfig) else Task())
+        self.task = task or task_of(config)
         self.optimizer = optimizer_of(model, config)
         self.shared = self.world.wrap(self.task.around(model, self.world))
 

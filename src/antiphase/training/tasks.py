@@ -13,7 +13,7 @@ from antiphase.attacks.config import PGD
 from antiphase.attacks.step import perturb
 from antiphase.attacks.within import Linf
 from antiphase.data.imageset import Batch
-from antiphase.training.config import TrainConfig
+from antiphase.training.config import ContrastiveConfig, TrainConfig
 from antiphase.training.world import World
 
 
@@ -68,8 +68,12 @@ class Adversarial(Task):
         return Classification(self.label_smoothing)(model, mixed, epoch=epoch)
 
 
-def task_of(config: TrainConfig) -> Task:
+def task_of(config: TrainConfig | ContrastiveConfig) -> Task:
     """The task that a training config asks for."""
+    if isinstance(config, ContrastiveConfig):
+        from antiphase.training.contrastive import Contrastive  # which builds on this file
+
+        return Contrastive(config.micro_batch, config.max_scale)
     if config.adv_eps is None:
         return Classification(config.label_smoothing)
     attack = PGD(

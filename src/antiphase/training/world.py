@@ -82,6 +82,11 @@ class _Gathered(torch.autograd.Function):
         return grads[0][rank::size] * size, None, None, None
 
 
+def leads() -> bool:
+    """Whether this is the process that talks, before the processes have met."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 @contextmanager
 def join(device: torch.device) -> Iterator[World]:
     """The world that `torchrun` made, or a world of one."""
