@@ -16,7 +16,8 @@ from antiphase.config import InputError, to_plain
 from antiphase.models.config import ViTConfig
 from antiphase.studies import runner
 from antiphase.studies.ledger import Damaged, DiskFull, Ledger
-from antiphase.studies.plan import Cell, Images, Predicted, Train, ordered
+from antiphase.studies.plan import Cell, Images, Train, ordered
+from antiphase.studies.questions import Predicted
 from antiphase.studies.work import Bench
 from antiphase.training.config import TrainConfig
 

@@ -22,7 +22,8 @@ from antiphase.studies.catalog import chosen, groups, studies
 from antiphase.studies.claims import CLAIMS, contrasts_of, verdicts
 from antiphase.studies.cost import Prices, duration, operations
 from antiphase.studies.ledger import Ledger
-from antiphase.studies.plan import Attacked, Train, ordered
+from antiphase.studies.plan import Train, ordered
+from antiphase.studies.questions import Attacked
 from antiphase.studies.setting import Setting
 from antiphase.studies.study import Found, Missing
 
@@ -218,7 +219,7 @@ def test_an_unknown_study_action_scale_or_data_set_suggests_the_nearest(words, m
 def test_cost_grows_with_depth_steps_and_images_and_learns_from_finished_cells():
     setting = Setting.at("cpu")
     shallow, deep = setting.diffvit(0), setting.diffvit(0, 4)
-    assert operations(deep) == pytest.approx(4 * operations(shallow))
+    assert operations(deep) > 4 * operations(shallow)  # of which the last block computes the class token alone
     small = setting.attacked(shallow, setting.pgd(setting.middle))
     assert operations(replace(small, images=replace(small.images, n=256))) < operations(small)
     prices = Prices()

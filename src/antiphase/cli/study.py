@@ -10,16 +10,20 @@ from typing import Any
 import tyro
 
 from antiphase.config import InputError
-from antiphase.data.catalog import check_name, missing
+from antiphase.data.catalog import CATALOG, check_name
+from antiphase.data.pair_catalog import PAIR_CATALOG
+from antiphase.evals.config import PAIRS, check_there
 from antiphase.files import require_folder
 from antiphase.scales import ScaleName
 from antiphase.studies.catalog import chosen, studies
 from antiphase.studies.claims import contrasts_of, verdicts
 from antiphase.studies.cost import Prices
+from antiphase.studies.given import pair_of
 from antiphase.studies.ledger import Ledger
-from antiphase.studies.plan import Cell, data_of, ordered
+from antiphase.studies.plan import Cell, ordered
+from antiphase.studies.questions import data_of
 from antiphase.studies.setting import Setting
-from antiphase.studies.study import Found, Study
+from antiphase.studies.study import SURROGATE, Found, Study
 
 ACTIONS = {
     "list": "every study with its question",
@@ -47,6 +51,10 @@ class Command:
     ledger: Path = Path("runs/studies")  # folder of finished cells; several scales and processes may share it
     scale: ScaleName = "smoke"  # sizes of everything; smoke is for tests and gives no verdict
     data: str | None = None  # in place of the scale's main data set
+    clip: Path | None = (
+        None  # a CLIP of your own, run or checkpoint, for studies that take one; else a surrogate is trained
+    )
+    diffclip: Path | None = None  # and its DiffCLIP
     data_root: Path | None = None  # where data sets lie; $ANTIPHASE_DATA when not given
     dry_run: bool = False  # with run: print every cell that is missing with its cost, and do nothing
     out: Path | None = None  # with export: folder for rows, tables and a leaderboard entry
@@ -66,18 +74,18 @@ class Command:
             check_name(self.data)
         chosen(self.names)  # refuses an unknown one
 
-    @property
-    def setting(self) -> Setting:
-        return Setting.at(self.scale, self.data)
-
 
 def run(command: Command) -> dict[str, Any]:
-    named, setting, ledger = chosen(command.names), command.setting, Ledger(command.ledger)
+    named, ledger = chosen(command.names), Ledger(command.ledger)
+    given = pair_of(command.clip, command.diffclip, ledger)
+    setting = Setting.at(command.scale, command.data, given and given[0])
     about = {"action": command.action, "scale": command.scale, "ledger": str(command.ledger)}
     if command.action == "list":
         return about | {"studies": [_described(study, setting) for study in named]}
     if command.action == "run":
-        return about | (_planned if command.dry_run else _run)(command, named, setting, ledger)
+        if command.dry_run:
+            return about | _planned(command, named, setting, ledger)
+        return about | _run(command, named, setting, ledger, given[1] if given else {})
     found = Found(ledger)
     if command.action == "show":
         return about | {"studies": [_shown(study, setting, found) for study in named]}
@@ -101,7 +109,9 @@ def _described(study: Study, setting: Setting) -> dict[str, Any]:
 
 def _table(study: Study, setting: Setting, found: Found) -> dict[str, Any]:
     lines = [asdict(line) for line in study.lines(setting, found)]
-    return {"name": study.name, "title": study.title, "scale": setting.scale, "lines": lines}
+    stands_in = any(line["note"] == SURROGATE for line in lines)
+    title = f"{study.title}; SURROGATES: small models trained here" if stands_in else study.title
+    return {"name": study.name, "title": title, "surrogate": stands_in, "scale": setting.scale, "lines": lines}
 
 
 def _shown(study: Study, setting: Setting, found: Found) -> dict[str, Any]:
@@ -119,7 +129,18 @@ def _cells(named: list[Study], setting: Setting) -> list[Cell]:
 def _absent(cells: list[Cell], command: Command) -> dict[str, str]:
     """Data sets that are not here, with why."""
     names = dict.fromkeys(name for cell in cells for name in data_of(cell))
-    return {name: why for name in names if (why := missing(name, command.data_root)) is not None}
+    return {name: why for name in names if (why := _why_not(name, command.data_root)) is not None}
+
+
+def _why_not(name: str, root: Path | None) -> str | None:
+    known = name in CATALOG or name in PAIR_CATALOG or name == PAIRS
+    if not known and not Path(name).exists():
+        return f"there is no folder {name} of shards to train on: give --clip and --diffclip"
+    try:
+        check_there((name,), root)
+    except InputError as error:
+        return str(error)
+    return None
 
 
 def _planned(command: Command, named: list[Study], setting: Setting, ledger: Ledger) -> dict[str, Any]:
@@ -139,7 +160,9 @@ def _planned(command: Command, named: list[Study], setting: Setting, ledger: Led
     }
 
 
-def _run(command: Command, named: list[Study], setting: Setting, ledger: Ledger) -> dict[str, Any]:
+def _run(
+    command: Command, named: list[Study], setting: Setting, ledger: Ledger, given: dict[str, Path]
+) -> dict[str, Any]:
     require_folder(command.ledger)
     cells = _cells(named, setting)
     absent = _absent(cells, command)
@@ -150,7 +173,8 @@ def _run(command: Command, named: list[Study], setting: Setting, ledger: Ledger)
 
     for why in absent.values():
         console.say(f"what needs it is left out: {why}")
-    outcome = run(cells, Bench(ledger, command.data_root, pick_device(command.device), command.scale), absent)
+    bench = Bench(ledger, command.data_root, pick_device(command.device), command.scale, given)
+    outcome = run(cells, bench, absent)
     titles = {cell.key: cell.title for cell in cells}
     found = Found(ledger)
     return {

@@ -16,9 +16,9 @@ from antiphase.data.catalog import check_name, entry_of, load
 from antiphase.data.leniency import ALLOWABLE, Leniency
 from antiphase.data.pair_catalog import is_captioned, load_pairs
 from antiphase.files import require_folder
-from antiphase.models.clip_config import VARIANTS, VOCABULARIES, CLIPConfig, TextConfig, TokenizerName, VisionConfig
+from antiphase.models.clip_config import VARIANTS, CLIPConfig, TokenizerName, sized
 from antiphase.models.config import Attention
-from antiphase.models.prompts import SETS, check_prompts, templates, texts
+from antiphase.models.prompts import SETS, check_prompts, templates
 from antiphase.scales import ScaleName
 from antiphase.training.config import ContrastiveConfig
 
@@ -91,27 +91,7 @@ class Shape:
 
     def config(self) -> CLIPConfig:
         ours, theirs = VARIANTS[self.variant]
-        return CLIPConfig(
-            vision=VisionConfig(
-                image=self.image,
-                patch=self.patch,
-                width=self.width,
-                depth=self.depth,
-                heads=self.heads,
-                attention=self.attention or (ours,),
-                init=self.init,
-            ),
-            text=TextConfig(
-                width=self.text_width,
-                depth=self.text_depth,
-                heads=self.text_heads,
-                context=self.context,
-                vocabulary=VOCABULARIES[self.tokenizer],
-                tokenizer=self.tokenizer,
-                attention=self.text_attention or (theirs,),
-            ),
-            joint=self.joint,
-        )
+        return sized(self, self.attention or (ours,), self.text_attention or (theirs,), self.init)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,14 +124,14 @@ class PairFlags:
             lent: dict[str, Any] = {"root": self.data_root, "image_size": side, "allow": self.allowed}
             train, test = (load_pairs(self.pairs, split, **lent) for split in ("train", "test"))
             return train.subset(min(self.train_images or len(train), len(train)), seed), test, ()
-        from antiphase.data.pairs import of_classes
+        from antiphase.training.contrasting import of_words
 
         size = side if entry_of(self.pairs).resizable else None
         found: dict[str, Any] = {"root": self.data_root, "image_size": size, "download": self.download}
         images, judged = (load(self.pairs, split, **found) for split in ("train", "test"))
         words = templates(self.prompts)
         images = at_most(images, self.train_images, seed)
-        return of_classes(images, [texts(name, words) for name in images.class_names]), judged, words
+        return of_words(images, words), judged, words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,13 +148,12 @@ class Command:
     @classmethod
     def defaults(cls, scale: ScaleName) -> Command:
         s = CLIP_SCALES[scale]
-        recipe = {f.name: getattr(s, f.name) for f in fields(ContrastiveConfig) if hasattr(s, f.name)}
         return cls(
             out=tyro.MISSING,
             scale=scale,
             source=PairFlags(pairs=s.pairs, prompts=s.prompts),
             model=Shape.at(s),
-            training=ContrastiveConfig(**recipe),
+            training=ContrastiveConfig.at(s),
         )
 
     def with_file(self, path: Path) -> Command:

@@ -109,17 +109,6 @@ def load(
     return replace(images, origin=name if name in CATALOG else str(Path(name).resolve()))
 
 
-def missing(name: str, root: str | Path | None = None) -> str | None:
-    """Why a data set cannot be loaded from here, None if it can; reads no image."""
-    if name == "digits" or name not in CATALOG:
-        return None
-    try:
-        find_folder(name, CATALOG[name], root)
-    except InputError as error:
-        return str(error)
-    return None
-
-
 def entry_of(name: str) -> Entry:
     return CATALOG.get(name, Entry((), FOLDER_SIZE))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from antiphase.config import InputError, check_fields
 from antiphase.models.config import Attention, Differential, Schedule, Softmax, Tower
@@ -92,6 +92,29 @@ class CLIPConfig:
         text = vision if text is None else text
         towers = {"vision": replace(self.vision, attention=(vision,)), "text": replace(self.text, attention=(text,))}
         return replace(self, **towers)  # type: ignore[arg-type]
+
+
+def sized(
+    sizes: Any,
+    vision: tuple[Attention, ...],
+    text: tuple[Attention, ...],
+    init: Literal["official", "matched"] = "official",
+) -> CLIPConfig:
+    """A CLIP with this attention in its towers; sizes are the fields of a `ClipScale`, or of flags of the same names."""
+    same = {name: getattr(sizes, name) for name in ("image", "patch", "width", "depth", "heads")}
+    return CLIPConfig(
+        vision=VisionConfig(**same, attention=vision, init=init),
+        text=TextConfig(
+            width=sizes.text_width,
+            depth=sizes.text_depth,
+            heads=sizes.text_heads,
+            context=sizes.context,
+            vocabulary=VOCABULARIES[sizes.tokenizer],
+            tokenizer=sizes.tokenizer,
+            attention=text,
+        ),
+        joint=sizes.joint,
+    )
 
 
 PRESETS = {

@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from antiphase import files
 from antiphase.config import Budget
-from antiphase.report.study import columns_of
+from antiphase.report.study import columns_of, worth_noting
 
 Row = dict[str, Any]
 HEAD = ("", "reference", "ours", "interval", "reading", "n", "seeds")
@@ -84,7 +84,7 @@ def _column(values: list[Any]) -> Any:
 def markdown(table: Row) -> str:
     lines = [f"### {table['title']}", "", f"Scale {table['scale']}.", "", _md(HEAD), _md(["---"] * len(HEAD))]
     lines += [_md(columns_of(line)) for line in table["lines"]]
-    notes = [f"- {row['label']}, {row['reading']}: {row['note']}" for row in table["lines"] if row["note"]]
+    notes = [f"- {row['label']}, {row['reading']}: {row['note']}" for row in table["lines"] if worth_noting(row)]
     return "\n".join([*lines, "", *notes, ""])
 
 

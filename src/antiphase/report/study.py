@@ -42,8 +42,13 @@ def columns_of(line: Row) -> tuple[str, ...]:
 def show_table(study: Row) -> None:
     table(f"{study['title']} (scale {study['scale']})", COLUMNS, map(columns_of, study["lines"]))
     for line in study["lines"]:
-        if line["note"] and (line["value"] is not None or line["text"]):
+        if worth_noting(line):
             say(f"- {line['label']}, {line['reading']}: {line['note']}")
+
+
+def worth_noting(line: Row) -> bool:
+    """Not what stands in the table or its title already."""
+    return bool(line["note"]) and line["note"] != "surrogate" and (line["value"] is not None or bool(line["text"]))
 
 
 def show_list(result: Row) -> None:

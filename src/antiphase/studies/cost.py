@@ -12,24 +12,23 @@ from statistics import median
 from typing import Any
 
 from antiphase.attacks.config import PGD
-from antiphase.data.catalog import entry_of
-from antiphase.models.config import ViTConfig
-from antiphase.studies.plan import (
+from antiphase.models.config import Tower
+from antiphase.studies.plan import Cell, Given, Images, Train, TrainClip
+from antiphase.studies.questions import (
     Aligned,
     Attacked,
     Audited,
     Cancelled,
-    Cell,
     Correlated,
-    Images,
+    Evaluated,
+    Foreign,
     Lipschitz,
     Looked,
     OfImages,
     Propagated,
-    Train,
 )
 
-SECONDS = 1.2e-11  # an operation, on two AVX2 cores of their own; until a finished cell says better
+SECONDS = 1.5e-11  # an operation, on two AVX2 cores of their own; until a finished cell says better
 SPENT = {"AutoAttack": 0.16}  # of the worst case: measured at 1/255 on a depth-1 DiffViT
 STEP = 3  # forwards that a forward with its backward costs
 FULL = {  # images of the train and test split, where all of them are used
@@ -39,6 +38,7 @@ FULL = {  # images of the train and test split, where all of them are used
     "tiny-imagenet": (100_000, 10_000),
     "imagenet": (1_281_167, 50_000),
     "coco": (118_287, 5_000),
+    "cc12m": (7_900_000, 50_000),
 }
 
 
@@ -47,11 +47,14 @@ def count(images: Images) -> int:
     return min(images.n or whole, whole)
 
 
-def forward(model: ViTConfig, side: int) -> float:
-    """Multiplications and additions of one image through the blocks: projections and MLP, then scores and mixing."""
-    tokens = (side // model.patch) ** 2 + 1
-    dense = (8 + 4 * model.mlp_ratio) * tokens * model.width**2
-    return model.depth * (dense + 4 * tokens**2 * model.width)
+def forward(tower: Tower, grid: tuple[int, int], *, lean: bool = False) -> float:
+    """Multiplications and additions of one image through the blocks: projections and MLP, then scores and mixing.
+
+    Lean, as in training and attacks, the last block computes keys and values of all tokens and the class token alone.
+    """
+    tokens = (grid[0] // grid[1]) ** 2 + 1
+    block = (8 + 4 * tower.mlp_ratio) * tokens * tower.width**2 + 4 * tokens**2 * tower.width
+    return (tower.depth - 1) * block + (4 * tokens * tower.width**2 if lean else block)
 
 
 def operations(cell: Cell) -> float:
@@ -60,14 +63,25 @@ def operations(cell: Cell) -> float:
         learned = min(cell.images or train, train)
         inner = 0 if t.adv_eps is None else t.adv_steps
         per_epoch = learned * STEP * (1 + inner) + test
-        return t.epochs * per_epoch * forward(cell.model, entry_of(cell.data).size)
+        return t.epochs * per_epoch * forward(cell.tower, cell.grid, lean=True)
+    if isinstance(cell, TrainClip | Foreign):
+        train, test = FULL.get(cell.pairs, (1_000, 1_000))
+        vision = cell.model.vision
+        once = forward(vision, (vision.image, vision.patch), lean=True)
+        attacked = sum(a.forwards for a in cell.attacks) * STEP * count(cell.judged) if isinstance(cell, Foreign) else 0
+        return once * (cell.training.epochs * (min(cell.images or train, train) * STEP + test) + attacked)
+    if isinstance(cell, Given):
+        return forward(cell.tower, cell.grid)
+    if isinstance(cell, Evaluated):
+        return 2 * count(Images(data=cell.data, n=cell.n)) * forward(cell.of.tower, cell.of.grid)
     assert isinstance(cell, OfImages)
-    return count(cell.images) * looks(cell) * forward(cell.of.model, entry_of(cell.images.data).size)
+    once = forward(cell.of.tower, cell.of.grid, lean=isinstance(cell, Attacked))
+    return count(cell.images) * looks(cell) * once
 
 
 def looks(cell: OfImages) -> float:
     """Forwards' worth of work on one image."""
-    layers = cell.of.model.depth
+    layers = cell.of.tower.depth
     if isinstance(cell, Attacked):
         tried = SPENT.get(cell.attack.name, 1.0) * cell.attack.forwards
         return STEP * (tried + 20 * min(1.0, 32 / count(cell.images)))  # and the check at a huge budget
@@ -95,6 +109,8 @@ def group(cell: Cell) -> str:
         return cell.attack.name + (within if isinstance(cell.attack, PGD) else "")
     if isinstance(cell, Train) and cell.training.adv_eps is not None:
         return "adversarial training"
+    if isinstance(cell, Evaluated):
+        return cell.task
     return f"{cell.kind} {cell.reading}" if isinstance(cell, Aligned) else cell.kind
 
 
@@ -126,8 +142,8 @@ class Prices:
 
 
 def duration(seconds: float) -> str:
-    """As people say it: 40 s, 12 min, 3.4 h, 26 days."""
-    for size, unit in ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min")):
+    """As people say it: 40 s, 12 min, 3.4 h, 26 days, 3.0 years."""
+    for size, unit in ((31_557_600.0, "years"), (86_400.0, "days"), (3_600.0, "h"), (60.0, "min")):
         if seconds >= 1.5 * size:
             return (
                 f"{seconds / size:.0f} {unit}"

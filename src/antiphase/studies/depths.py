@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from antiphase.measures.crossover import crossover
-from antiphase.studies.plan import Attack, Attacked, Cell, OfImages, Train
+from antiphase.studies.plan import Cell, Train
+from antiphase.studies.questions import Attack, Attacked, OfImages
 from antiphase.studies.setting import Setting
 from antiphase.studies.sides import Side, difference_line, line, pair, success, trained_lines
 from antiphase.studies.study import FIGURE_ONLY, Found, Line, Missing

@@ -6,18 +6,18 @@ A cell that needs another (an attack needs its trained model) holds that cell, s
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from antiphase.attacks import APGD, CW, FAB, PGD, AutoAttack, Square
 from antiphase.config import Budget, fingerprint, to_plain
-from antiphase.models.config import Differential, ViTConfig
-from antiphase.training.config import TrainConfig
+from antiphase.data.catalog import entry_of
+from antiphase.models.clip_config import CLIPConfig
+from antiphase.models.config import Differential, Tower, ViTConfig
+from antiphase.training.config import ContrastiveConfig, TrainConfig
 
 FORMAT = 1  # raised when a cell of the same config would come out differently
-Attack = PGD | APGD | FAB | Square | AutoAttack | CW
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,7 @@ class Images:
     split: Literal["test", "train"] = "test"
     learned: int | None = None  # of a train split: chosen among the so many that a run of this seed learned from
     seed: int = 0  # of the subset
+    size: int | None = None  # side to which photographs are brought; None: as the data set has it
 
     def __str__(self) -> str:
         return f"{'all' if self.n is None else self.n} {self.data} {self.split} images"
@@ -57,15 +58,50 @@ class Cell:
         return fingerprint({"format": FORMAT, "cell": essence(self)})
 
 
+class Model(Cell):
+    """A model that others are about; studies share it."""
+
+    @property
+    def tower(self) -> Tower:
+        """What looks at images."""
+        raise NotImplementedError
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Sides of an image and of a patch, in pixels."""
+        raise NotImplementedError
+
+    @property
+    def run_seed(self) -> int:
+        return 0
+
+    @property
+    def surrogate(self) -> bool:
+        """Stands in for a published model that is not here."""
+        return False
+
+
 @dataclass(frozen=True, kw_only=True)
-class Train(Cell):
-    """A ViT, trained; the model that studies share."""
+class Train(Model):
+    """A ViT, trained."""
 
     model: ViTConfig
     training: TrainConfig
     data: str
     images: int | None = None  # class-balanced training subset of the run's seed; None: all
     start: Train | None = None  # fine-tuned from this one
+
+    @property
+    def tower(self) -> Tower:
+        return self.model
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return entry_of(self.data).size, self.model.patch
+
+    @property
+    def run_seed(self) -> int:
+        return self.training.seed
 
     @property
     def title(self) -> str:
@@ -78,128 +114,63 @@ class Train(Cell):
         return f"{', '.join(parts)}, {self.data}, seed {t.seed}"
 
 
-def _attention(model: ViTConfig) -> list[str]:
+@dataclass(frozen=True, kw_only=True)
+class TrainClip(Model):
+    """A CLIP trained on images whose captions are words for their classes, or on captioned images."""
+
+    model: CLIPConfig
+    training: ContrastiveConfig
+    pairs: str
+    prompts: str
+    images: int | None = None  # training subset of the run's seed; None: all
+
+    @property
+    def tower(self) -> Tower:
+        return self.model.vision
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return self.model.vision.image, self.model.vision.patch
+
+    @property
+    def run_seed(self) -> int:
+        return self.training.seed
+
+    @property
+    def surrogate(self) -> bool:
+        return (self.model.vision.width, self.model.vision.depth) != (768, 12)  # the published shape
+
+    @property
+    def title(self) -> str:
+        parts = [self.model.title, *_attention(self.model.vision), self.pairs, f"seed {self.training.seed}"]
+        return ("surrogate " if self.surrogate else "") + ", ".join(parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given(Model):
+    """A CLIP of the user's own, known by its weights; where it lies does not matter."""
+
+    model: CLIPConfig
+    weights: str  # sha256
+
+    @property
+    def tower(self) -> Tower:
+        return self.model.vision
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return self.model.vision.image, self.model.vision.patch
+
+    @property
+    def title(self) -> str:
+        return f"{self.model.title} {self.weights[:12]}"
+
+
+def _attention(model: Tower) -> list[str]:
     kinds = dict.fromkeys(layer for layer in model.layers if isinstance(layer, Differential))
     return [
         f"lambda_init {k.lambda_init}" + (f", {k.out_scale} scale" if k.out_scale != "official" else "") for k in kinds
     ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class OfImages(Cell):
-    """A question about a trained model on images."""
-
-    of: Train
-    images: Images
-    seed: int = 0  # of everything drawn
-
-    @property
-    def what(self) -> str:
-        return self.kind.lower()
-
-    @property
-    def title(self) -> str:
-        return f"{self.what} of {self.of.title}: {self.images}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Predicted(OfImages):
-    """What it says of clean images."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attacked(OfImages):
-    """Under attack; every run to its own end, so that means over runs and unions are both there."""
-
-    attack: Attack
-
-    @property
-    def what(self) -> str:
-        a = self.attack
-        name = "FGSM" if isinstance(a, PGD) and a.steps == 1 and not a.random_start else a.name
-        return f"{name} {a.within}" + (f" away from the {a.label} label" if a.label != "true" else "")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lipschitz(OfImages):
-    draws: int
-    estimator: Literal["sample", "sharp"] = "sample"
-    level: Literal["maps", "branch", "block"] = "maps"
-
-    @property
-    def what(self) -> str:
-        return f"L-{self.estimator} of {self.level}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Aligned(OfImages):
-    """Branch alignment with its controls."""
-
-    base: Train | None = None  # a softmax model: its head pairs are a control
-    reading: str = "R1"
-    probes: int = 32
-    max_probes: int | None = None
-
-    @property
-    def what(self) -> str:
-        return f"alignment {self.reading}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cancelled(OfImages):
-    """What the subtraction takes away from perturbations of equal size."""
-
-    perturbations: tuple[str, ...]
-    eps: Budget
-
-    @property
-    def what(self) -> str:
-        return f"cancellation at {self.eps}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Propagated(OfImages):
-    """How perturbations travel from block to block."""
-
-    perturbations: tuple[str, ...]
-    eps: Budget
-
-    @property
-    def what(self) -> str:
-        return f"propagation at {self.eps}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Correlated(OfImages):
-    """The two maps and their changes."""
-
-    @property
-    def what(self) -> str:
-        return "map correlation"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Audited(OfImages):
-    """The theory held against it and its softmax baseline."""
-
-    base: Train
-    probes: int
-    draws: int
-
-    @property
-    def what(self) -> str:
-        return "theory audit"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Looked(OfImages):
-    """One image, clean and attacked: its maps and the directions in which each branch's gradient points."""
-
-    attack: PGD
-
-    @property
-    def what(self) -> str:
-        return f"look under PGD {self.attack.within}"
 
 
 # ------------------------------------------------------------------------------------------------- identity and order
@@ -244,11 +215,3 @@ def ordered(cells: Iterable[Cell]) -> list[Cell]:
     for cell in cells:
         visit(cell)
     return list(seen.values())
-
-
-def data_of(cell: Cell) -> Iterator[str]:
-    """The data sets that a cell reads itself."""
-    if isinstance(cell, Train):
-        yield cell.data
-    elif isinstance(cell, OfImages):
-        yield cell.images.data

@@ -16,7 +16,8 @@ from antiphase.config import to_plain
 from antiphase.studies import work
 from antiphase.studies.cost import Prices, duration, group, operations
 from antiphase.studies.ledger import DiskFull, Ledger
-from antiphase.studies.plan import Cell, data_of, ordered
+from antiphase.studies.plan import Cell, ordered
+from antiphase.studies.questions import data_of
 from antiphase.studies.work import Bench
 from antiphase.training.loop import Interrupted
 
@@ -134,7 +135,7 @@ def row_of(cell: Cell, bench: Bench, found: Any, took: tuple[float, float], bega
 
 
 def _seeds(cell: Cell) -> dict[str, int]:
-    training = getattr(getattr(cell, "of", cell), "training", None)
+    training = getattr(getattr(cell, "of", cell), "training", None)  # a published model has none
     seeds = {} if training is None else {"training": training.seed}
     return seeds | ({"draws": cell.seed} if hasattr(cell, "seed") else {})
 

@@ -6,19 +6,23 @@ Two studies that ask for the same thing here get equal cells, so nothing is trai
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from antiphase.attacks import CW, PGD, AutoAttack, Linf, Patch
+from antiphase.clip_scales import CLIP_SCALES
 from antiphase.config import Budget
-from antiphase.data.catalog import entry_of
+from antiphase.data.catalog import CATALOG, entry_of
+from antiphase.models.clip_config import VARIANTS, sized
 from antiphase.models.config import Differential, Softmax, ViTConfig
 from antiphase.scales import SCALES, Scale, ScaleName
-from antiphase.studies.plan import Attack, Attacked, Images, Predicted, Train
-from antiphase.training.config import TrainConfig
+from antiphase.studies.plan import Given, Images, Model, Train, TrainClip
+from antiphase.studies.questions import Attack, Attacked, Predicted
+from antiphase.training.config import ContrastiveConfig, TrainConfig
 
 Init = Literal["official", "matched"]
 OutScale = Literal["official", "fixed", "none"]
+CLIP_IMAGES = 1_000  # that a CLIP is attacked on where a scale takes all of a test set
+PAPER_PAIRS = "cc12m"  # what DiffCLIP was trained on: a folder of shards
 PAPER_EPOCHS = {"cifar100": 300}  # at the paper scale, where it is not the scale's own number
 
 
@@ -28,12 +32,11 @@ class Setting:
 
     scale: ScaleName
     data: str  # the main data set: the scale's own, or another that the user named
-    clip: Path | None = None  # a CLIP and a DiffCLIP of the user's own: checkpoints or runs
-    diffclip: Path | None = None
+    pair: tuple[Given, Given] | None = None  # a CLIP and a DiffCLIP of the user's own
 
     @classmethod
-    def at(cls, scale: ScaleName, data: str | None = None, **given: Any) -> Setting:
-        return cls(scale, data or SCALES[scale].data, **given)
+    def at(cls, scale: ScaleName, data: str | None = None, pair: tuple[Given, Given] | None = None) -> Setting:
+        return cls(scale, data or SCALES[scale].data, pair)
 
     @property
     def s(self) -> Scale:
@@ -115,10 +118,10 @@ class Setting:
     def pgd(self, eps: Budget, **options: Any) -> PGD:
         return PGD(within=Linf(eps), steps=self.s.pgd_steps, runs=self.s.pgd_runs, **options)
 
-    def patch(self, width: int) -> PGD:
+    def patch(self, width: int, **options: Any) -> PGD:
         """Free pixels in a square: 50 steps of 0.05 in the paper's setting."""
         steps = self.s.patch_steps
-        return PGD(within=Patch(1.0, width), steps=steps, step_size=2.5 / steps)
+        return PGD(within=Patch(1.0, width), steps=steps, step_size=2.5 / steps, **options)
 
     def autoattack(self, eps: Budget) -> AutoAttack:
         steps, targets, queries = self.s.autoattack
@@ -131,5 +134,52 @@ class Setting:
     def attacked(self, of: Train, attack: Attack, n: int | None = None) -> Attacked:
         return Attacked(of=of, images=self.test(n, of.data), attack=attack)
 
-    def predicted(self, of: Train, images: Images | None = None) -> Predicted:
-        return Predicted(of=of, images=images or self.test(self.s.measure_images, of.data))
+    def predicted(self, of: Model, images: Images | None = None) -> Predicted:
+        """What it says of the images that measures look at; by default those of the main data set."""
+        return Predicted(of=of, images=images or self.test(self.s.measure_images))
+
+    # --------------------------------------------------------------------------------------------- CLIP
+
+    @property
+    def clip_seeds(self) -> range:
+        """One of each where the user gave them, else as many as of everything."""
+        return range(1) if self.pair is not None else self.seeds()
+
+    @property
+    def clip_data(self) -> dict[str, str]:
+        """The paper's data sets for CLIP; a surrogate looks at what it has learned from instead."""
+        own = self._pairs
+        return {name: name if self.published else own for name in ("coco", "imagenet")}
+
+    @property
+    def published(self) -> bool:
+        """Models of the published kind: given, or trained at the paper scale."""
+        return self.pair is not None or self.scale == "paper"
+
+    @property
+    def _pairs(self) -> str:
+        return CLIP_SCALES[self.scale].pairs or PAPER_PAIRS
+
+    def clip(self, seed: int, variant: str = "CLIP", vision: Differential | None = None) -> Model:
+        """A CLIP of a variant; `vision` says the attention of a vision-only DiffCLIP more exactly."""
+        if self.pair is not None and vision is None and variant in ("CLIP", "DiffCLIP"):
+            return self.pair[variant == "DiffCLIP"]
+        scale = CLIP_SCALES[self.scale]
+        ours, theirs = VARIANTS[variant]
+        model = sized(scale, (vision or ours,), (theirs,))
+        training = ContrastiveConfig.at(scale, seed=seed)
+        return TrainClip(
+            model=model, training=training, pairs=self._pairs, prompts=scale.prompts, images=self.s.train_images
+        )
+
+    def clips(self, variant: str = "CLIP", vision: Differential | None = None) -> list[Model]:
+        return [self.clip(seed, variant, vision) for seed in self.clip_seeds]
+
+    def clip_images(self, of: Model, data: str, n: int | None = None) -> Images:
+        size = of.grid[0] if data in CATALOG and CATALOG[data].resizable else None
+        n = n or self.s.eval_images or CLIP_IMAGES
+        return Images(data=data, n=n, size=size if size != entry_of(data).size else None)
+
+    def clip_widths(self) -> tuple[int, ...]:
+        """Of patches: for images of 224 pixels, else those of the scale."""
+        return (16, 32, 48, 64) if self.published else self.s.patch_widths

@@ -13,8 +13,9 @@ import numpy as np
 
 from antiphase.measures.bootstrap import Arm, Statistic, first, interval
 from antiphase.measures.decision import Finding
-from antiphase.studies.plan import Attacked, OfImages, Predicted, Train
-from antiphase.studies.study import Answer, Contrast, Found, Line, Missing
+from antiphase.studies.plan import Model, Train
+from antiphase.studies.questions import Attacked, OfImages, Predicted
+from antiphase.studies.study import SURROGATE, Answer, Contrast, Found, Line, Missing
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Values = Callable[[Answer], tuple[Array, Array]]  # (n,) tops and bottoms of a ratio of sums
@@ -27,7 +28,6 @@ class Side:
     cells: tuple[OfImages, ...]  # one a seed
     values: Values
     quantile: float | None = None
-    surrogate: bool = False
     of_model: bool = False  # read from the cell of the trained model: one value, no images
 
     def arm(self, found: Found) -> Arm:
@@ -40,8 +40,12 @@ class Side:
         return min(int(_right(found(_told(cell))).sum()) for cell in self.cells)
 
     @property
-    def models(self) -> tuple[Train, ...]:
+    def models(self) -> tuple[Model, ...]:
         return tuple(cell.of for cell in self.cells)
+
+    @property
+    def surrogate(self) -> bool:
+        return any(model.surrogate for model in self.models)
 
 
 def constant(cells: tuple[OfImages, ...], read: Callable[[Answer], float]) -> Side:
@@ -121,7 +125,7 @@ def line(
     except Missing:
         return Line(**shown, note="not run yet")
     got = interval([arm])
-    note = "surrogate" if side.surrogate else ""
+    note = SURROGATE if side.surrogate else ""
     return Line(**shown, **pair(got), n=arm.top.shape[1], seeds=len(arm.top), note=note)
 
 
@@ -159,10 +163,14 @@ def contrast(
     return Contrast(claim=claim, name=name, part=part, reading=reading, finding=finding, cells=cells)
 
 
-def lowest_accuracy(found: Found, models: Sequence[Train]) -> float:
-    """Test accuracy of the weakest depth-1 model that was trained as usual; where there is none, of the weakest of all."""
-    usual = [m for m in models if m.training.adv_eps is None and m.model.depth == 1] or models
-    return min(float(found(m)["test_accuracy"]) for m in usual)
+def lowest_accuracy(found: Found, models: Sequence[Model]) -> float | None:
+    """Test accuracy of the weakest depth-1 model that was trained as usual; where there is none, of the weakest of all.
+
+    None where nothing was trained here: published models have no floor to reach.
+    """
+    trained = [m for m in models if isinstance(m, Train)]
+    usual = [m for m in trained if m.training.adv_eps is None and m.model.depth == 1] or trained
+    return min((float(found(m)["test_accuracy"]) for m in usual), default=None)
 
 
 def difference_line(
@@ -194,7 +202,7 @@ def _mcnemar(a: Answer, b: Answer) -> tuple[float, int]:
     return float(test["p"]), int(both.sum())
 
 
-def trained_lines(found: Found, label: str, models: Sequence[Train]) -> list[Line]:
+def trained_lines(found: Found, label: str, models: Sequence[Model]) -> list[Line]:
     """Train and test accuracy of the same model over its seeds."""
     lines = []
     for name in ("train_accuracy", "test_accuracy"):

@@ -12,6 +12,7 @@ from antiphase.studies.plan import Cell
 from antiphase.studies.setting import Setting
 
 Answer = dict[str, Any]
+SURROGATE = "surrogate"  # a small model trained here in place of a published one; it never decides a claim
 FIGURE_ONLY = "figure only"  # the paper draws it and prints no number
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 from antiphase.attacks import Linf
+from antiphase.clip_scales import ClipScale
 from antiphase.config import Budget, InputError, check_fields
 
 
@@ -73,6 +74,12 @@ class ContrastiveConfig:
             raise InputError(f"lr={self.lr} must be greater than 0")
         if not self.beta2 < 1:
             raise InputError(f"beta2={self.beta2} must be less than 1")
+
+    @classmethod
+    def at(cls, scale: ClipScale, **options: Any) -> ContrastiveConfig:
+        """The recipe of a scale."""
+        own = {f.name: getattr(scale, f.name) for f in fields(cls) if hasattr(scale, f.name)}
+        return cls(**{**own, **options})
 
     def lr_at(self, done: float) -> float:
         """The learning rate when this part of all steps is done."""

@@ -17,7 +17,7 @@ from antiphase import console
 from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
 from antiphase.data.leniency import Leniency
-from antiphase.data.pairs import PairSet
+from antiphase.data.pairs import PairSet, of_classes
 from antiphase.measures.retrieval import image_ranks, recall, text_ranks
 from antiphase.measures.success import accuracy
 from antiphase.models.attention import lambdas
@@ -182,6 +182,11 @@ def _texts(clip: CLIP, pairs: PairSet) -> tuple[Tensor, Tensor]:
         starts = range(0, len(captions), AT_A_TIME)
         each = [clip.encode_text(clip.tokenize(captions[i : i + AT_A_TIME])) for i in starts]
         return F.normalize(torch.cat(each).float(), dim=-1).cpu(), owner
+
+
+def of_words(images: ImageSet, words: tuple[str, ...]) -> PairSet:
+    """Images of classes as pairs: the captions of an image are these templates filled with its class."""
+    return of_classes(images, [texts(name, words) for name in images.class_names])
 
 
 def train_clip(

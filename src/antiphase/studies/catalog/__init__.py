@@ -28,6 +28,12 @@ FILES = (  # in this order each study trains what the later ones share
     "x2",
     "x3",
     "c1",
+    "fig2_clip",
+    "fig4_clip",
+    "c2",
+    "c3",
+    "clip_ablation",
+    "clip_quality",
 )
 
 

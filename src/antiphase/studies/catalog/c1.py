@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from antiphase.measures.bootstrap import difference
 from antiphase.studies.inside import mean_of
-from antiphase.studies.plan import Cell, Correlated
+from antiphase.studies.plan import Cell
+from antiphase.studies.questions import Correlated
 from antiphase.studies.setting import Setting
 from antiphase.studies.sides import Side, contrast, line
 from antiphase.studies.study import Contrast, Found, Line, Study
@@ -20,22 +21,25 @@ STATISTICS = {
 }
 
 
-def _cells(setting: Setting) -> tuple[Correlated, ...]:
-    images = setting.test(setting.s.measure_images)
-    return tuple(Correlated(of=setting.diffvit(seed), images=images) for seed in setting.seeds())
+def _cells(setting: Setting, model: str = "DiffViT") -> tuple[Correlated, ...]:
+    n = setting.s.measure_images
+    if model == "DiffCLIP":
+        data, clips = setting.clip_data["imagenet"], setting.clips("DiffCLIP")
+        return tuple(Correlated(of=clip, images=setting.clip_images(clip, data, n)) for clip in clips)
+    return tuple(Correlated(of=setting.diffvit(seed), images=setting.test(n)) for seed in setting.seeds())
 
 
 def cells(setting: Setting) -> list[Cell]:
     return [*_cells(setting), *(setting.predicted(cell.of) for cell in _cells(setting))]
 
 
-def _side(setting: Setting, statistic: str, images: str) -> Side:
-    return Side(_cells(setting), mean_of(statistic, perturbation=images))
+def _side(setting: Setting, statistic: str, images: str, model: str = "DiffViT") -> Side:
+    return Side(_cells(setting, model), mean_of(statistic, perturbation=images))
 
 
-def lines(setting: Setting, found: Found) -> list[Line]:
+def lines(setting: Setting, found: Found, model: str = "DiffViT") -> list[Line]:
     return [
-        line(found, f"DiffViT, depth 1, {images}", _side(setting, name, images), text, unit="")
+        line(found, f"{model}, {images}", _side(setting, name, images, model), text, unit="")
         for name, text in STATISTICS.items()
         for images in IMAGES
         if not (images == "clean" and name == "change_cosine")
@@ -62,5 +66,13 @@ STUDIES = (
         cells=cells,
         lines=lines,
         contrasts=contrasts,
+    ),
+    Study(
+        name="c1-clip",
+        title="C1 for DiffCLIP: correlation of the two maps and of their changes",
+        question="The same of the vision tower of DiffCLIP: alike on noisy images, and moving alike under noise?",
+        cells=lambda setting: list(_cells(setting, "DiffCLIP")),
+        lines=lambda setting, found: lines(setting, found, "DiffCLIP"),
+        clip=True,
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antiphase.studies.plan import Looked
+from antiphase.studies.questions import Looked
 from antiphase.studies.setting import Setting
 from antiphase.studies.study import Found, Line, Missing, Study
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from antiphase.measures.bootstrap import Array, difference
-from antiphase.studies.plan import Attack, Attacked, Cell
+from antiphase.studies.plan import Cell
+from antiphase.studies.questions import Attack, Attacked
 from antiphase.studies.setting import Setting
 from antiphase.studies.sides import ASR, Side, contrast, difference_line, line, success, trained_lines
 from antiphase.studies.study import FIGURE_ONLY, Contrast, Found, Line, Study

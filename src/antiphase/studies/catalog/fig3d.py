@@ -7,7 +7,8 @@ import numpy as np
 from antiphase.measures.bootstrap import log_ratio
 from antiphase.studies.depths import Ask, every, twins
 from antiphase.studies.inside import mean_of
-from antiphase.studies.plan import Cell, Lipschitz, OfImages, Train
+from antiphase.studies.plan import Cell, Train
+from antiphase.studies.questions import Lipschitz, OfImages
 from antiphase.studies.setting import Setting
 from antiphase.studies.sides import Side, contrast, line
 from antiphase.studies.study import FIGURE_ONLY, Contrast, Found, Line, Study

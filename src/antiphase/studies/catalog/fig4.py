@@ -8,7 +8,8 @@ from antiphase.measures.bootstrap import Array, log_ratio, rank_correlation
 from antiphase.studies.catalog.fig3d import lipschitz, sampled
 from antiphase.studies.depths import NAMES, twins
 from antiphase.studies.inside import log_of
-from antiphase.studies.plan import Cell, OfImages
+from antiphase.studies.plan import Cell
+from antiphase.studies.questions import OfImages
 from antiphase.studies.setting import Setting
 from antiphase.studies.sides import Side, contrast, lambdas, line
 from antiphase.studies.study import FIGURE_ONLY, Contrast, Found, Line, Study

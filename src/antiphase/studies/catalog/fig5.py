@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from antiphase.measures.bootstrap import Array
 from antiphase.studies.inside import negative, stacked
-from antiphase.studies.plan import Aligned, Cell, Train
+from antiphase.studies.plan import Cell, Train
+from antiphase.studies.questions import Aligned
 from antiphase.studies.setting import Setting
 from antiphase.studies.sides import Side, contrast, line
 from antiphase.studies.study import FIGURE_ONLY, Contrast, Found, Line, Study

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from antiphase.measures.bootstrap import difference
-from antiphase.studies.plan import Attacked, Cell
+from antiphase.studies.plan import Cell
+from antiphase.studies.questions import Attacked
 from antiphase.studies.setting import OutScale, Setting
 from antiphase.studies.sides import ASR, Side, contrast, line, success, trained_lines
 from antiphase.studies.study import Contrast, Found, Line, Study

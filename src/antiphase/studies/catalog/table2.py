@@ -6,7 +6,8 @@ import numpy as np
 
 from antiphase.config import Budget
 from antiphase.measures.bootstrap import Array, difference
-from antiphase.studies.plan import Attack, Cell
+from antiphase.studies.plan import Cell
+from antiphase.studies.questions import Attack
 from antiphase.studies.setting import Setting
 from antiphase.studies.sides import ASR, Side, contrast, difference_line, line, success, trained_lines
 from antiphase.studies.study import Contrast, Found, Line, Study

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from antiphase.config import Budget
 from antiphase.measures.bootstrap import difference
-from antiphase.studies.plan import Attacked, Cell, Train
+from antiphase.studies.plan import Cell, Train
+from antiphase.studies.questions import Attacked
 from antiphase.studies.setting import Setting
 from antiphase.studies.sides import ASR, Side, contrast, line, success, trained_lines
 from antiphase.studies.study import Contrast, Found, Line, Study

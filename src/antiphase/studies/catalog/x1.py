@@ -5,7 +5,8 @@ from __future__ import annotations
 from antiphase.config import Budget
 from antiphase.measures.bootstrap import Array, rank_correlation
 from antiphase.studies.inside import mean_of
-from antiphase.studies.plan import Cancelled, Cell
+from antiphase.studies.plan import Cell
+from antiphase.studies.questions import Cancelled
 from antiphase.studies.setting import Setting
 from antiphase.studies.sides import Side, contrast, difference_line, lambdas, line
 from antiphase.studies.study import Contrast, Found, Line, Study

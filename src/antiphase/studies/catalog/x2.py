@@ -10,7 +10,8 @@ from antiphase.config import Budget
 from antiphase.measures.bootstrap import Array, log_ratio
 from antiphase.studies.depths import NAMES, twins
 from antiphase.studies.inside import mean_of
-from antiphase.studies.plan import Audited, Cell, OfImages, Propagated, Train
+from antiphase.studies.plan import Cell, Train
+from antiphase.studies.questions import Audited, OfImages, Propagated
 from antiphase.studies.setting import Setting
 from antiphase.studies.sides import Side, Values, contrast, line
 from antiphase.studies.study import Answer, Contrast, Found, Line, Missing, Study
@@ -48,7 +49,7 @@ def lines(setting: Setting, found: Found) -> list[Line]:
     """The audit's own verdicts, one line a statement and seed, then the slack of the blocks."""
     table: list[Line] = []
     for cell in audits(setting):
-        seed = cell.of.training.seed
+        seed = cell.of.run_seed
         try:
             rows = found(cell)["rows"]
         except Missing:
