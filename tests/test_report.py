@@ -5,13 +5,14 @@ import csv
 import html
 import re
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from antiphase.attacks import PGD, Linf
 from antiphase.report import palette
 from antiphase.report.comparison import comparison_page
 from antiphase.report.draw import svg_of
@@ -19,6 +20,7 @@ from antiphase.report.findings import findings, interval_of, percent
 from antiphase.report.ledger import ledger_page, verdict_of
 from antiphase.report.page import write_page
 from antiphase.report.parts import Contrast, Page, Section, Slot, Table, Verdict, study_table
+from antiphase.report.pictures import picture_figure
 from antiphase.report.runs import runs_page
 from antiphase.report.study_figures import axis_of, figure_of, split_label
 from antiphase.report.verdicts import STATUSES, headline, sentence
@@ -26,8 +28,10 @@ from antiphase.studies.catalog import studies
 from antiphase.studies.claims import CLAIMS
 from antiphase.studies.compare import differences
 from antiphase.studies.ledger import Ledger
+from antiphase.studies.pictures import branches
 from antiphase.studies.plan import ordered
 from antiphase.studies.setting import Setting
+from antiphase.studies.study import Line
 
 
 def swapped(comparison):
@@ -196,16 +200,16 @@ def test_another_status_changes_the_sentence():
 
 
 def lines():
-    told = {
-        "label": "ViT, eps 1/255",
-        "reading": "asr_change",
-        "value": 0.4321,
-        "interval": (0.39, 0.47),
-        "n": 512,
-        "seeds": 3,
-    }
-    common = {"reference": 0.41, "unit": "%", "note": ""}
-    return [told | common, {**told, **common, "label": "DiffViT, eps 1/255", "value": None, "note": "not run yet"}]
+    told = Line(
+        label="ViT, eps 1/255",
+        reading="asr_change",
+        value=0.4321,
+        interval=(0.39, 0.47),
+        n=512,
+        seeds=3,
+        reference=0.41,
+    )
+    return [asdict(told), asdict(replace(told, label="DiffViT, eps 1/255", value=None, note="not run yet"))]
 
 
 def test_a_study_table_has_the_five_columns_and_names_what_failed(tmp_path):
@@ -255,6 +259,21 @@ def test_a_page_without_rows_verdicts_or_models_says_so(tmp_path):
     assert "antiphase study run fig3 --scale cpu" in text
 
 
+def test_figure_1_shows_the_models_own_maps_on_scales_that_are_named(pair, digits, tmp_path):
+    few = digits[1].subset(16)
+    seen = branches(pair[1].classifier_for(few), few, PGD(within=Linf("48/255"), steps=5), probes=4)
+    figure = picture_figure("fig1", seen)
+    page = Page(title="x", lede="", sections=(Section(name="s", title="S", parts=(figure,)),))
+    text = write_page(page, tmp_path).read_text()
+    assert len(figure.panels) == 2
+    assert text.count("data:image/png") == 2  # the six pictures of each state
+    assert "A1 − 0.8" in text
+    assert f"“{seen['states']['attacked']['prediction']}”" in text
+    assert "A1, 0 to " in text
+    rows = list(csv.DictReader((tmp_path / "data/fig1-figure.csv").open()))
+    assert float(rows[1]["cos"]) == seen["states"]["attacked"]["cos"]
+
+
 # ------------------------------------------------------------------------------------------------- runs
 
 
@@ -263,6 +282,7 @@ def test_runs_become_a_page_from_their_folders_alone(pair, comparison, tmp_path)
     text = write_page(page, tmp_path).read_text()
     table = next(p for p in page.sections[0].parts if isinstance(p, Table))
     first = comparison["models"][0]["attacks"][0]["rates"]["robust_accuracy"]
+    assert [model.name for model in runs_page([run.folder for run in reversed(pair)]).models] == ["ViT", "DiffViT"]
     assert (percent(first), interval_of(first)) in [(row[2].text, row[6].text) for row in table.rows]
     assert "lens-packed-1" in text
 

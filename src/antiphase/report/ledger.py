@@ -10,13 +10,14 @@ from typing import Any
 from antiphase import files
 from antiphase.config import InputError
 from antiphase.report.parts import Contrast, Figure, Model, Page, Section, Slot, Table, Verdict, study_table
+from antiphase.report.pictures import picture_figure
 from antiphase.report.study_figures import figure_of
 from antiphase.report.verdicts import headline
 from antiphase.scales import ScaleName
 from antiphase.studies.catalog import studies
 from antiphase.studies.claims import verdicts
 from antiphase.studies.ledger import Damaged, Ledger
-from antiphase.studies.plan import ordered
+from antiphase.studies.plan import Looked, ordered
 from antiphase.studies.setting import Setting
 from antiphase.studies.study import Found, Study
 
@@ -130,14 +131,22 @@ def _section(study: Study, setting: Setting, found: Found, folder: Path) -> Sect
     note = ""
     if done < len(cells):
         note = f"{done} of {len(cells)} cells are there; {command} does the rest."
-    if any(line["value"] is not None for line in lines) or failed:
-        figure = figure_of(study.name, "As the papers draw it", lines, {name: i for i, name in enumerate(MODELS)})
+    if any(line["value"] is not None or line["text"] for line in lines) or failed:
+        figure = _figure(study, setting, found, lines)
         parts += [figure] if figure is not None else []
         parts.append(study_table(study.name, "All lines", lines, note=note, failed=failed))
     elif not parts:
         parts.append(Slot(study=study.name, command=command))
     name = f"study-{study.name}"
     return Section(name=name, title=study.title, note=study.question, parts=tuple(parts), short=study.name)
+
+
+def _figure(study: Study, setting: Setting, found: Found, lines: list[Row]) -> Figure | None:
+    """Pictures where the study looked at one image, else its numbers."""
+    for cell in study.cells(setting):
+        if isinstance(cell, Looked) and found.ledger.has(cell):
+            return picture_figure(study.name, found(cell))
+    return figure_of(study.name, "As the papers draw it", lines, {name: i for i, name in enumerate(MODELS)})
 
 
 def _looks(folder: Path, rows: list[Row]) -> tuple[tuple[str, Row], ...]:

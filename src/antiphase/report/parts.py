@@ -123,12 +123,12 @@ def study_table(
     rows: list[tuple[str | Value, ...]] = []
     for line in lines:
         label, reference, ours, interval, reading, n, seeds = columns_of(dict(line))
-        there = line["value"] is not None
+        there = line["value"] is not None or bool(line["text"])
         note_of = line["note"] if there else ""
         rows.append((label, reference, Value(ours, strong=there), reading, n, seeds, interval, note_of))
     words, keys = (
         ("", "reading", "note"),
-        ("label", "reference", "value", "reading", "n", "seeds", "interval", "unit", "note"),
+        ("label", "reference", "value", "reading", "n", "seeds", "interval", "unit", "text", "note"),
     )
     titles: tuple[str, ...] = ("", "reference", "ours", "reading", "n", "seeds", "95 % interval", "note")
     if not any(row[-1] for row in rows):

@@ -33,6 +33,7 @@ class Found:
 def runs_page(folders: Sequence[Path]) -> Page:
     names = [folder.resolve().name for folder in folders]
     found = [_read(name if names.count(name) == 1 else str(folder), folder) for name, folder in zip(names, folders)]
+    found.sort(key=lambda run: str(run.about.get("title", "")).startswith("Diff"))  # softmax first, as on every page
     paths = " ".join(str(run.folder) for run in found)
     looks = tuple((run.name, cell) for run in found for cell in run.looks[-1:])
     return Page(

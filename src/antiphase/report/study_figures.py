@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
+from textwrap import fill
 from typing import Any
 
 from antiphase.report.palette import INK, LINES, MARKERS, SOFT, colour
@@ -19,6 +20,7 @@ UNITS = {
     "attacked at": "in 255ths of a pixel's range",
 }
 PLAIN = "all else as usual"
+WIDE = 52  # letters of a title on one line
 MOST = 6  # readings drawn; the table has them all
 
 
@@ -118,13 +120,13 @@ def _dots(axis: Any, told: list[Any], title: str, unit: str, places: Mapping[str
             axis.plot(_scaled(line["reference"], unit), y, "o", color=INK, markerfacecolor="none", markersize=8)
     axis.set_yticks(range(len(names)), names, fontsize=9)
     axis.invert_yaxis()
-    axis.set_title(title)
+    axis.set_title(fill(title, WIDE))
     axis.set_xlabel("%" if unit == "%" else "value (no unit)")
     axis.axvline(0, color=SOFT, linewidth=0.8)
 
 
 def _finish(axis: Any, title: str, unit: str) -> None:
-    axis.set_title(title)
+    axis.set_title(fill(title, WIDE))
     axis.set_ylabel("%" if unit == "%" else "value (no unit)")
 
 
