@@ -17,7 +17,8 @@ from antiphase.scales import ScaleName
 from antiphase.studies.catalog import studies
 from antiphase.studies.claims import verdicts
 from antiphase.studies.ledger import Damaged, Ledger
-from antiphase.studies.plan import Looked, ordered
+from antiphase.studies.plan import ordered
+from antiphase.studies.questions import Looked
 from antiphase.studies.setting import Setting
 from antiphase.studies.study import Found, Study
 
