@@ -540,3 +540,11 @@ def test_memory_does_not_grow_with_the_saved_set(cli, tmp_path, data_root):
         argv = [sys.executable, "-c", PEAK, str(tmp_path / "run"), str(n)]
         peaks.append(int(subprocess.run(argv, capture_output=True, text=True, check=True).stdout))
     assert peaks[1] < 1.10 * peaks[0]
+
+
+def test_a_reader_who_has_seen_enough_is_no_error():
+    command = [sys.executable, "-m", "antiphase", "study", "list", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait() == 0

@@ -39,6 +39,8 @@ def run_command(name: str, argv: list[str]) -> int:
     try:
         command = parse(name, module, argv)
         result = module.run(command)
+        if os.environ.get("RANK", "0") == "0":  # under torchrun one process speaks for all
+            _tell(module, command, result)
     except InputError as refusal:
         return _fail(name, str(refusal), 2)
     except BrokenPipeError:  # the reader of a pipe has seen enough
@@ -54,13 +56,15 @@ def run_command(name: str, argv: list[str]) -> int:
         if type(error).__name__ == "Diverged":
             return _fail(name, str(error), 1)
         raise
-    if os.environ.get("RANK", "0") != "0":  # under torchrun one process speaks for all
-        return 0
+    return int(module.exit_code(result)) if hasattr(module, "exit_code") else 0
+
+
+def _tell(module: ModuleType, command: Any, result: Any) -> None:
     if command.json:
         print(json.dumps(result, allow_nan=False))
     else:
         module.show(result)
-    return int(module.exit_code(result)) if hasattr(module, "exit_code") else 0
+    sys.stdout.flush()  # a reader who has gone is noticed here and not at exit
 
 
 def _fail(name: str, sentence: str, code: int) -> int:
