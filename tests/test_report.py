@@ -267,7 +267,7 @@ def test_figure_1_shows_the_models_own_maps_on_scales_that_are_named(pair, digit
     text = write_page(page, tmp_path).read_text()
     assert len(figure.panels) == 2
     assert text.count("data:image/png") == 2  # the six pictures of each state
-    assert "A1 − 0.8" in text
+    assert f"A1 − {seen['states']['clean']['lambda']:.2f} A2" in text
     assert f"“{seen['states']['attacked']['prediction']}”" in text
     assert "A1, 0 to " in text
     rows = list(csv.DictReader((tmp_path / "data/fig1-figure.csv").open()))
