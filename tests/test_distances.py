@@ -134,8 +134,10 @@ def test_the_table_and_the_figure_are_for_people(cli, folder, tmp_path):
     assert len(rows) == 40
     assert [row["distance_CW"] for row in rows if row["label"] == row["clean"]]
     assert max(row["distance"] for row in rows if row["label"] == row["clean"]) == cell["distances"]["correct"]["max"]
-    code, _, _ = cli("attack", folder, "--eps", "8/255,16/255", "--images", "24", "--out", tmp_path / "budgets")
+    words = ("--norm", "l2", "--eps", "0.5,1", "--images", "24", "--out", tmp_path / "budgets")
+    code, out, _ = cli("attack", folder, *words)
     assert code == 0
+    assert "255" not in out  # an L2 distance is of no single pixel
     assert len((tmp_path / "budgets" / "images.jsonl").read_text().splitlines()) == 2 * 24
 
 

@@ -42,10 +42,12 @@ def _budgets(cells: list[Row]) -> Figure:
     """Predictions changed against the budget, of all images and of the correct ones, with 95 % intervals."""
     figure, axis = _axis(cells[0])
     names = {"asr_change": "of all images", "asr_correct": "of correctly classified images"}
+    kind = cells[0]["attack"]["within"]["kind"]
+    unit, words = (1, "L2") if kind == "L2" else (255, f"{kind}, in 255ths")
     for (name, label), colour in zip(names.items(), MODELS):
-        points = [{"eps": 255 * c["eps"], **c["rates"][name]} for c in cells if c["rates"][name]["value"] is not None]
+        points = [{"eps": unit * c["eps"], **c["rates"][name]} for c in cells]
         _curve(axis, "eps", points, colour, label, marker="o")
-    axis.set_xlabel(f"budget ε ({cells[0]['attack']['within']['kind']}, in 255ths)")
+    axis.set_xlabel(f"budget ε ({words})")
     axis.set_ylabel("predictions changed (%)")
     axis.legend(frameon=False)
     return figure

@@ -74,7 +74,9 @@ def table(title: str, columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -
 
 
 def eps_of(row: Row) -> str:
-    return str(Budget(row["eps"]))
+    """In 255ths, as pixels are; an L2 distance is of no single pixel and stays a number."""
+    l2 = row.get("attack", {}).get("within", {}).get("kind") == "L2"
+    return f"{row['eps']:g}" if l2 else str(Budget(row["eps"]))
 
 
 def number(value: float | None) -> str:
