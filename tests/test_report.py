@@ -280,10 +280,11 @@ def test_figure_1_shows_the_models_own_maps_on_scales_that_are_named(pair, digit
 def test_runs_become_a_page_from_their_folders_alone(pair, comparison, tmp_path):
     page = runs_page([run.folder for run in pair])
     text = write_page(page, tmp_path).read_text()
-    table = next(p for p in page.sections[0].parts if isinstance(p, Table))
+    tables = [p for p in page.sections[0].parts if isinstance(p, Table)]  # one an attack that these runs have met
     first = comparison["models"][0]["attacks"][0]["rates"]["robust_accuracy"]
     assert [model.name for model in runs_page([run.folder for run in reversed(pair)]).models] == ["ViT", "DiffViT"]
-    assert (percent(first), interval_of(first)) in [(row[2].text, row[6].text) for row in table.rows]
+    rows = [(row[2].text, row[6].text) for table in tables for row in table.rows if len(row) > 6]
+    assert (percent(first), interval_of(first)) in rows
     assert "lens-packed-1" in text
 
 

@@ -51,9 +51,7 @@ class Command:
     ledger: Path = Path("runs/studies")  # folder of finished cells; several scales and processes may share it
     scale: ScaleName = "smoke"  # sizes of everything; smoke is for tests and gives no verdict
     data: str | None = None  # in place of the scale's main data set
-    clip: Path | None = (
-        None  # a CLIP of your own, run or checkpoint, for studies that take one; else a surrogate is trained
-    )
+    clip: Path | None = None  # a CLIP of your own, run or checkpoint, for studies of CLIP; None: a surrogate is trained
     diffclip: Path | None = None  # and its DiffCLIP
     data_root: Path | None = None  # where data sets lie; $ANTIPHASE_DATA when not given
     dry_run: bool = False  # with run: print every cell that is missing with its cost, and do nothing

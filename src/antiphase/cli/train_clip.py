@@ -47,11 +47,11 @@ class Shape:
     image: int = 224  # side of an image in pixels
     patch: int = 16  # side of a patch in pixels
     width: int = 768  # of the vision tower
-    depth: int = 12
+    depth: int = 12  # layers of the vision tower
     heads: int = 12  # of softmax attention; differential attention has half as many
-    text_width: int = 512
-    text_depth: int = 12
-    text_heads: int = 8
+    text_width: int = 512  # of the text tower
+    text_depth: int = 12  # layers of the text tower
+    text_heads: int = 8  # of the text tower, counted as the vision tower's
     context: int = 77  # tokens of a text
     tokenizer: TokenizerName = "clip"  # clip: 49,408 tokens; bytes: 259, for a small model
     joint: int = 512  # width of the joint space

@@ -68,10 +68,14 @@ def _card(run: Found) -> Model:
     about = run.about
     log = files.read_lines(run.folder / "log.jsonl")
     facts = [("data", Value(str((about["data"] or {}).get("name", "none: converted"))))]
-    if log:
-        facts.append((f"train accuracy, last of {len(log)} epochs", Value(f"{100 * log[-1]['train_accuracy']:.1f} %")))
-        tested = about["data"].get("test", {}).get("images")
-        facts.append((f"test accuracy (n = {tested})", Value(f"{100 * log[-1]['test_accuracy']:.1f} %")))
+    tested = (about["data"] or {}).get("test", {}).get("images")
+    said = {
+        "train_accuracy": f"train accuracy, last of {len(log)} epochs",
+        "test_accuracy": f"test accuracy (n = {tested})",
+        "zero_shot_accuracy": f"zero-shot test accuracy, after {len(log)} epochs",
+    }
+    last = log[-1] if log else {}
+    facts += [(words, Value(f"{100 * last[key]:.1f} %")) for key, words in said.items() if key in last]
     facts.append(("stored results", Value(str(len(run.attacks) + len(run.measures) + len(run.looks)))))
     return Model(name=run.name, title=str(about.get("title", "")), facts=tuple(facts))
 
