@@ -121,14 +121,14 @@ def pgd_step_gemm_fraction(n: int) -> Measured:
         return GRID[2].within.project(leaf.detach() + grad.sign() / 255, x).clamp(0, 1)
 
     def operations() -> str:
-        with FlopCounterMode(display=False) as counter:
-            step()
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            model(x)
         return f"{counter.get_total_flops() / len(x) / 1e6:.1f} million"
 
     with frozen(model):
         with Products() as products:
             step()
-        notes = {"operations an image, plain": operations()}
+        notes = {"operations of a forward, plain": operations()}
 
         def bare() -> None:
             with torch.no_grad():
@@ -136,7 +136,7 @@ def pgd_step_gemm_fraction(n: int) -> Measured:
                     call()
 
         with lean(model):
-            notes["operations an image, ours"] = operations()
+            notes["operations of a forward, ours"] = operations()
             return Measured([b / a for a, b in interleaved(timed(step), timed(bare), n, warm=10)], notes)
 
 
