@@ -109,6 +109,20 @@ def test_a_failing_cell_is_recorded_the_others_go_on_and_the_next_run_tries_agai
     assert bench.ledger.failure(Toy(number=1)) is None
 
 
+def test_ctrl_c_leaves_what_is_finished_and_no_failure(bench):
+    def stopped(cell, _):
+        if cell.number == 1:
+            raise KeyboardInterrupt
+        return answered(cell, _)
+
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(toys(3), bench, answer=stopped)
+    assert bench.ledger.failure(Toy(number=1)) is None
+    with bench.ledger.held(Toy(number=1)) as mine:
+        assert mine
+    assert len(runner.run(toys(3), bench, answer=answered).computed) == 2
+
+
 def test_an_answer_that_is_not_a_number_fails_its_cell_only(bench):
     outcome = runner.run(toys(2), bench, answer=lambda cell, _: {"x": float("nan") if cell.number else 1.0})
     assert len(outcome.failed) == 1

@@ -315,6 +315,8 @@ def test_status_show_and_verdicts_read_the_ledger(ledger, cli):
 
 def test_export_writes_rows_tables_and_leaderboard(ledger, cli, tmp_path):
     folder, _ = ledger
+    assert cli("study", "run", "fig1", "--ledger", folder)[0] == 0
+    looked = next(row["key"] for _, row in Ledger(folder).rows() if row["kind"] == "Looked")
     assert cli("study", "export", *FOUR, "--ledger", folder, "--out", tmp_path)[0] == 0
     rows = list(csv.DictReader((tmp_path / "rows.csv").open()))
     assert len(rows) == len(list((folder / "rows").iterdir())) == parquet.read_table(tmp_path / "rows.parquet").num_rows
@@ -325,6 +327,7 @@ def test_export_writes_rows_tables_and_leaderboard(ledger, cli, tmp_path):
     assert "figure only" in text
     latex = (tmp_path / "tables.tex").read_text()
     assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == len(FOUR)
+    assert (tmp_path / f"fig1-{looked}.png").stat().st_size > 10_000
     entries = json.loads((tmp_path / "leaderboard.json").read_text())
     assert {"clean_acc", "autoattack_acc", "eps", "dataset", "name"} <= set(entries[0])
     assert len(entries) == len(attacked)
@@ -349,6 +352,44 @@ def test_data_that_are_not_here_leave_the_rest_to_run(cli, tmp_path, monkeypatch
     assert set(result["absent"]) == {"cifar10", "cifar100"}
     assert result["failed"] == []
     assert len(result["waiting"]) == 84
+
+
+def test_a_cell_that_fails_is_named_and_its_dependents_wait(cli, tmp_path, monkeypatch):
+    from antiphase.studies import work
+
+    def fails(cell, bench):
+        if cell.model.is_differential:
+            raise RuntimeError("the loss became nan")
+        return before(cell, bench)
+
+    before = work.WORK[Train]
+    monkeypatch.setitem(work.WORK, Train, fails)
+    code, out, err = cli("study", "run", "fig5", "--ledger", tmp_path, "--json")
+    result = json.loads(out)
+    assert code == 1
+    assert [cell["error"] for cell in result["failed"]] == ["the loss became nan"]
+    assert len(result["waiting"]) == 4
+    assert "failed: DiffViT" in err
+    assert "the loss became nan" in cli("study", "status", "fig5", "--ledger", tmp_path)[1]
+    assert Ledger(tmp_path).has(Setting.at("smoke").vit(0))
+
+
+def test_a_pair_of_ones_own_takes_the_place_of_surrogates(cli, tmp_path, data_root):
+    for name in ("CLIP", "DiffCLIP"):
+        assert cli("train-clip", "--out", tmp_path / name, "--variant", name, "--epochs", 1)[0] == 0
+    pair = ("--clip", tmp_path / "CLIP", "--diffclip", tmp_path / "DiffCLIP")
+    words = ("study", "run", "c1-clip", "--ledger", tmp_path / "ledger", "--data-root", data_root)
+    table = json.loads(cli(*words, *pair, "--json")[1])["studies"][0]
+    assert not table["surrogate"]
+    assert all(line["value"] is not None and line["seeds"] == 1 for line in table["lines"])
+    code, out, _ = cli(*words, "--json")
+    assert code == 0
+    assert json.loads(out)["studies"][0]["surrogate"]
+    assert "SURROGATES" in cli(*words)[1]
+    refused = cli(*words, "--clip", tmp_path / "CLIP")
+    assert refused[0] == 2
+    assert "both --clip and --diffclip" in refused[2]
+    assert cli(*words, "--clip", tmp_path / "CLIP", "--diffclip", tmp_path / "CLIP")[0] == 2
 
 
 def answers(folder) -> dict:

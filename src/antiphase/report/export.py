@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,14 @@ def write_export(out: Path, rows: Sequence[Row], tables: Sequence[Row], verdicts
     files.write_whole(out / "rows.parquet", lambda temporary: parquet.write_table(columns, temporary))
     files.write_json(out / "leaderboard.json", leaderboard(rows))
     files.write_json(out / "verdicts.json", list(verdicts))
-    return [str(out / name) for name in (*written, "rows.parquet", "leaderboard.json", "verdicts.json")]
+    drawn = {f"fig1-{row['key']}": row["answer"] for row in rows if row["kind"] == "Looked"}
+    if drawn:
+        from antiphase.report.draw import write_figures  # matplotlib takes a second to load
+        from antiphase.report.illustration import illustration
+
+        write_figures(out, {name: partial(illustration, look) for name, look in drawn.items()})
+    every = (*written, "rows.parquet", "leaderboard.json", "verdicts.json", *(f"{name}.png" for name in drawn))
+    return [str(out / name) for name in every]
 
 
 # ------------------------------------------------------------------------------------------------- rows

@@ -34,7 +34,7 @@ def span(interval: Any, unit: str) -> str:
 def columns_of(line: Row) -> tuple[str, ...]:
     """A line of a study as texts: label, reference, ours, interval, reading, n, seeds."""
     unit = line["unit"]
-    ours = figure(line["value"], unit) if line["value"] is not None else line["text"] or line["note"] or "-"
+    ours = figure(line["value"], unit) if line["value"] is not None else line.get("text") or line["note"] or "-"
     n, seeds = ("-" if line[key] is None else str(line[key]) for key in ("n", "seeds"))
     return line["label"], figure(line["reference"], unit), ours, span(line["interval"], unit), line["reading"], n, seeds
 
@@ -48,7 +48,7 @@ def show_table(study: Row) -> None:
 
 def worth_noting(line: Row) -> bool:
     """Not what stands in the table or its title already."""
-    return bool(line["note"]) and line["note"] != "surrogate" and (line["value"] is not None or bool(line["text"]))
+    return bool(line["note"]) and line["note"] != "surrogate" and (line["value"] is not None or bool(line.get("text")))
 
 
 def show_list(result: Row) -> None:
