@@ -233,7 +233,7 @@ PARTS: dict[str, Attack] = {
     "fab": FAB(within=Linf("16/255"), steps=6),
     "fab-t l2": FAB(within=L2(0.8), steps=6, targets=3),
     "square": Square(within=Linf("32/255"), queries=60),
-    "square l2": Square(within=L2(1.5), queries=60),
+    "square l2": Square(within=L2(0.6), queries=60),
 }
 
 
