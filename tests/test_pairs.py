@@ -154,6 +154,20 @@ def test_shards_below_train_and_val_keep_that_split_and_others_hold_out_a_fifth(
     assert kept == [3, 2, 5]
 
 
+def test_val_is_what_is_published_as_val_and_never_train_or_test(tmp_path, shards):
+    for folder in (shards, flickr(tmp_path / "f", LINES)):
+        with pytest.raises(InputError, match="without a val split of its own: it takes train, test or all"):
+            load_pairs(str(folder), "val", image_size=8)
+    split = tmp_path / "split"
+    write_shard(split / "train" / "0.tar", [sample(i) for i in range(3)])
+    write_shard(split / "test" / "0.tar", [sample(3)])
+    with pytest.raises(InputError, match="no val split"):
+        load_pairs(str(split), "val", image_size=8)
+    write_shard(split / "val" / "0.tar", [sample(i) for i in range(4, 6)])
+    found = {name: load_pairs(str(split), name, image_size=8).captions for name in ("val", "test")}
+    assert found == {"val": (("picture number 4",), ("picture number 5",)), "test": (("picture number 3",),)}
+
+
 def test_captions_come_from_txt_or_from_json_and_images_in_several_formats(tmp_path):
     described = json.dumps({"caption": "by  json", "url": "x"}).encode()
     samples = [
@@ -170,10 +184,10 @@ def test_captions_come_from_txt_or_from_json_and_images_in_several_formats(tmp_p
 
 def test_no_more_than_a_thousand_images_are_held_out():
     keys = [f"{i}" for i in range(7000)]
-    train, test = (held_out(keys, split) for split in ("train", "test"))
+    train, test = (held_out(keys, split, "x") for split in ("train", "test"))
     assert (len(train), len(test)) == (6000, 1000)
     assert sorted(train + test) == sorted(keys)
-    assert set(held_out(keys[::-1], "test")) == set(test)
+    assert set(held_out(keys[::-1], "test", "x")) == set(test)
 
 
 def test_classes_become_captions(digits):

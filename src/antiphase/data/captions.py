@@ -46,7 +46,7 @@ def load_flickr(name: str, split: str, folder: Path, size: int, allow: Collectio
             raise InputError(
                 f"{folder} has no {split} split: expected a list such as Flickr_8k.{lists[split]}Images.txt"
             )
-        kept = held_out(list(captioned), split)
+        kept = held_out(list(captioned), split, name)
         captioned = {image: captioned[image] for image in kept}
     return _assemble(name, split, captioned, _photographs(folder), tables[0], size, lenient)
 
