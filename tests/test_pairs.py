@@ -2,7 +2,9 @@
 
 import io
 import json
+import struct
 import tarfile
+import zlib
 
 import numpy as np
 import pytest
@@ -118,6 +120,9 @@ def test_coco_captions(tmp_path, year):
     assert train.captions == (("train 3 1", "train 3 0"), ("train 7 1", "train 7 0"))  # by their ids
     assert test.captions[1][0] == "val 7 1"
     assert brightness(test.pixels(np.arange(2))) == [30, 70]
+    everything = load_pairs("coco", "all", root=tmp_path, image_size=8)
+    assert everything.captions == train.captions + test.captions
+    assert brightness(everything.pixels(np.arange(4))) == [30, 70, 30, 70]
 
 
 def test_shards_are_read_by_offset_in_any_order(shards):
@@ -276,6 +281,26 @@ def test_what_is_wrong_is_one_sentence_and_is_left_out_and_counted_only_where_th
         whole if (spoil, how) == (spoil_flickr, "empty") else whole - 1
     )  # of one image a caption is left
     assert pairs.pixels(np.arange(len(pairs))).shape[0] == len(pairs)
+
+
+@pytest.mark.parametrize("error", [Image.DecompressionBombError, struct.error, EOFError, zlib.error])
+def test_whatever_pil_raises_is_a_broken_image(tmp_path, monkeypatch, error):
+    folder, convert = flickr(tmp_path / "f", LINES), Image.Image.convert
+
+    def failing(image, mode):
+        if image.getpixel((0, 0))[0] == 20:
+            raise error("too much of it")
+        return convert(image, mode)
+
+    monkeypatch.setattr(Image.Image, "convert", failing)
+    with pytest.raises(InputError, match=r"2\.jpg cannot be decoded as an image \(too much of it\)"):
+        load_pairs(str(folder), "all", image_size=8)
+    assert load_pairs(str(folder), "all", image_size=8, allow=["broken"]).skipped == (("broken", 1),)
+
+
+def test_a_caption_ends_with_its_line_and_not_with_another_kind_of_space(tmp_path):
+    lines = [*LINES[:-1], "3.jpg#1\tone\u2028two\x0cthree"]
+    assert load_pairs(str(flickr(tmp_path / "f", lines)), "all", image_size=8).captions[3][1] == "one two three"
 
 
 @pytest.mark.parametrize("cut", ["in an image", "in a text", "in a header", "between members"])
