@@ -2,7 +2,9 @@
 
 import io
 import json
+import struct
 import tarfile
+import zlib
 
 import numpy as np
 import pytest
@@ -118,6 +120,9 @@ def test_coco_captions(tmp_path, year):
     assert train.captions == (("train 3 1", "train 3 0"), ("train 7 1", "train 7 0"))  # by their ids
     assert test.captions[1][0] == "val 7 1"
     assert brightness(test.pixels(np.arange(2))) == [30, 70]
+    everything = load_pairs("coco", "all", root=tmp_path, image_size=8)
+    assert everything.captions == train.captions + test.captions
+    assert brightness(everything.pixels(np.arange(4))) == [30, 70, 30, 70]
 
 
 def test_shards_are_read_by_offset_in_any_order(shards):
@@ -154,6 +159,20 @@ def test_shards_below_train_and_val_keep_that_split_and_others_hold_out_a_fifth(
     assert kept == [3, 2, 5]
 
 
+def test_val_is_what_is_published_as_val_and_never_train_or_test(tmp_path, shards):
+    for folder in (shards, flickr(tmp_path / "f", LINES)):
+        with pytest.raises(InputError, match="without a val split of its own: it takes train, test or all"):
+            load_pairs(str(folder), "val", image_size=8)
+    split = tmp_path / "split"
+    write_shard(split / "train" / "0.tar", [sample(i) for i in range(3)])
+    write_shard(split / "test" / "0.tar", [sample(3)])
+    with pytest.raises(InputError, match="no val split"):
+        load_pairs(str(split), "val", image_size=8)
+    write_shard(split / "val" / "0.tar", [sample(i) for i in range(4, 6)])
+    found = {name: load_pairs(str(split), name, image_size=8).captions for name in ("val", "test")}
+    assert found == {"val": (("picture number 4",), ("picture number 5",)), "test": (("picture number 3",),)}
+
+
 def test_captions_come_from_txt_or_from_json_and_images_in_several_formats(tmp_path):
     described = json.dumps({"caption": "by  json", "url": "x"}).encode()
     samples = [
@@ -170,10 +189,10 @@ def test_captions_come_from_txt_or_from_json_and_images_in_several_formats(tmp_p
 
 def test_no_more_than_a_thousand_images_are_held_out():
     keys = [f"{i}" for i in range(7000)]
-    train, test = (held_out(keys, split) for split in ("train", "test"))
+    train, test = (held_out(keys, split, "x") for split in ("train", "test"))
     assert (len(train), len(test)) == (6000, 1000)
     assert sorted(train + test) == sorted(keys)
-    assert set(held_out(keys[::-1], "test")) == set(test)
+    assert set(held_out(keys[::-1], "test", "x")) == set(test)
 
 
 def test_classes_become_captions(digits):
@@ -262,6 +281,26 @@ def test_what_is_wrong_is_one_sentence_and_is_left_out_and_counted_only_where_th
         whole if (spoil, how) == (spoil_flickr, "empty") else whole - 1
     )  # of one image a caption is left
     assert pairs.pixels(np.arange(len(pairs))).shape[0] == len(pairs)
+
+
+@pytest.mark.parametrize("error", [Image.DecompressionBombError, struct.error, EOFError, zlib.error])
+def test_whatever_pil_raises_is_a_broken_image(tmp_path, monkeypatch, error):
+    folder, convert = flickr(tmp_path / "f", LINES), Image.Image.convert
+
+    def failing(image, mode):
+        if image.getpixel((0, 0))[0] == 20:
+            raise error("too much of it")
+        return convert(image, mode)
+
+    monkeypatch.setattr(Image.Image, "convert", failing)
+    with pytest.raises(InputError, match=r"2\.jpg cannot be decoded as an image \(too much of it\)"):
+        load_pairs(str(folder), "all", image_size=8)
+    assert load_pairs(str(folder), "all", image_size=8, allow=["broken"]).skipped == (("broken", 1),)
+
+
+def test_a_caption_ends_with_its_line_and_not_with_another_kind_of_space(tmp_path):
+    lines = [*LINES[:-1], "3.jpg#1\tone\u2028two\x0cthree"]
+    assert load_pairs(str(flickr(tmp_path / "f", lines)), "all", image_size=8).captions[3][1] == "one two three"
 
 
 @pytest.mark.parametrize("cut", ["in an image", "in a text", "in a header", "between members"])

@@ -36,7 +36,7 @@ def load_flickr(name: str, split: str, folder: Path, size: int, allow: Collectio
     lists = {"train": "train", "val": "dev", "test": "test"}
     named = sorted(folder.glob(f"*{lists[split]}Images.txt")) if split in lists else []
     if named:
-        wanted = [line.strip() for line in _text(named[0]).splitlines() if line.strip()]
+        wanted = [line.strip() for line in _text(named[0]).split("\n") if line.strip()]
         unknown = [image for image in wanted if image not in captioned]
         for image in unknown:
             lenient.meet("empty", f"{named[0]} lists {image}, and {tables[0].name} has no caption of it")
@@ -46,25 +46,29 @@ def load_flickr(name: str, split: str, folder: Path, size: int, allow: Collectio
             raise InputError(
                 f"{folder} has no {split} split: expected a list such as Flickr_8k.{lists[split]}Images.txt"
             )
-        kept = held_out(list(captioned), split)
+        kept = held_out(list(captioned), split, name)
         captioned = {image: captioned[image] for image in kept}
     return _assemble(name, split, captioned, _photographs(folder), tables[0], size, lenient)
 
 
 def load_coco_captions(split: str, folder: Path, size: int, allow: Collection[str] = ()) -> PairSet:
-    """`annotations/captions_{val,train}20xx.json` with `{val,train}20xx/*.jpg`; split "test" is COCO's val."""
-    part = "train" if split == "train" else "val"
-    tables = sorted((folder / "annotations").glob(f"captions_{part}20*.json"))
-    if not tables:
-        raise InputError(
-            f"{folder} has no {split} captions: expected {folder / 'annotations' / f'captions_{part}2017.json'}"
-        )
-    table, lenient = tables[-1], Leniency(allow)
-    raw = files.read_json(table, "images", "annotations")
+    """`annotations/captions_{val,train}20xx.json` with `{val,train}20xx/*.jpg`; "test" is its val, "all" is both."""
+    notes, lenient = folder / "annotations", Leniency(allow)
+    captioned: Captioned = {}
+    for part in {"train": ("train",), "all": ("train", "val")}.get(split, ("val",)):
+        tables = sorted(notes.glob(f"captions_{part}20*.json"))
+        if not tables:
+            raise InputError(f"{folder} has no {split} captions: expected {notes / f'captions_{part}2017.json'}")
+        captioned |= _coco_table(tables[-1], lenient)
+    return _assemble("coco", split, captioned, folder, notes if split == "all" else tables[-1], size, lenient)
+
+
+def _coco_table(table: Path, lenient: Leniency) -> Captioned:
+    """By the place of the image below COCO's folder, in the order of the ids."""
+    raw, photographs = files.read_json(table, "images", "annotations"), table.stem.removeprefix("captions_")
     try:
-        names = {
-            int(image["id"]): str(image["file_name"]) for image in sorted(raw["images"], key=lambda i: int(i["id"]))
-        }
+        images = sorted(raw["images"], key=lambda image: int(image["id"]))
+        names = {int(image["id"]): f"{photographs}/{image['file_name']}" for image in images}
         captioned: Captioned = {name: [] for name in names.values()}
         for annotation in sorted(raw["annotations"], key=lambda a: int(a["id"])):
             _keep(
@@ -77,7 +81,7 @@ def load_coco_captions(split: str, folder: Path, size: int, allow: Collection[st
         if isinstance(error, InputError):
             raise
         raise InputError(f"{table} is not a COCO captions file ({error!r} is missing or of another kind)") from None
-    return _assemble("coco", split, captioned, folder / table.stem.removeprefix("captions_"), table, size, lenient)
+    return captioned
 
 
 def load_karpathy(name: str, split: str, table: Path, folder: Path, size: int, allow: Collection[str] = ()) -> PairSet:
@@ -100,7 +104,7 @@ def load_karpathy(name: str, split: str, table: Path, folder: Path, size: int, a
 
 def _token_file(table: Path, lenient: Leniency) -> Captioned:
     captioned: Captioned = {}
-    for number, line in enumerate(_text(table).splitlines(), start=1):
+    for number, line in enumerate(_text(table).split("\n"), start=1):
         key, tab, caption = line.partition("\t")
         if not line.strip():
             continue

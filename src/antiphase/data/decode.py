@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +24,16 @@ from antiphase.config import InputError
 from antiphase.data import cache
 from antiphase.data.imageset import ArraySource, PixelSource
 
+BROKEN = (  # what PIL raises for files that are no whole images, or absurdly large ones
+    UnidentifiedImageError,
+    Image.DecompressionBombError,
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    struct.error,
+    zlib.error,
+)
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".ppm", ".tif", ".tiff"}
 
 
@@ -30,7 +42,7 @@ def decode(encoded: bytes | Path, where: str, size: int | None = None) -> NDArra
     try:
         with Image.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as image:
             rgb = image.convert("RGB")
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+    except BROKEN as error:
         raise InputError(f"{where} cannot be decoded as an image ({error})") from None
     if size is not None:
         rgb = v2.functional.center_crop(v2.functional.resize(rgb, [size]), [size, size])

@@ -13,7 +13,8 @@ from antiphase.config import InputError
 from antiphase.data.decode import IMAGE_SUFFIXES, file_pixels
 from antiphase.data.imageset import ImageSet
 
-TEST_NAMES = ("test", "val", "validation")
+VAL_NAMES = ("val", "validation")
+TEST_NAMES = ("test", *VAL_NAMES)
 TEST_SHARE = 0.2  # of a folder that comes without a split of its own
 Labelled = list[tuple[Path, int]]
 
@@ -75,8 +76,8 @@ def is_test(path: Path) -> bool:
 
 
 def split_folder(folder: Path, split: str) -> Path:
-    """Where a split lies below a folder that has them."""
-    for name in ("train",) if split == "train" else TEST_NAMES:
+    """Where a split lies below a folder that has them; "val" is never the test folder."""
+    for name in {"train": ("train",), "val": VAL_NAMES}.get(split, TEST_NAMES):
         if (folder / name).is_dir():
             return folder / name
     raise InputError(f"{folder} has no {split} split: expected {folder / ('train' if split == 'train' else 'val')}")

@@ -112,8 +112,10 @@ def of_classes(images: ImageSet, words: Sequence[Sequence[str]]) -> PairSet:
     )
 
 
-def held_out(keys: Sequence[str], split: str) -> list[str]:
+def held_out(keys: Sequence[str], split: str, name: str) -> list[str]:
     """The keys of one split of a set that has none: by the hash of each key, so that their order decides nothing."""
+    if split not in ("train", "test"):
+        raise InputError(f"{name} comes without a {split} split of its own: it takes train, test or all")
     ranked = sorted(keys, key=lambda key: hashlib.sha256(key.encode()).digest())
     test = set(ranked[: min(HELD_OUT, len(ranked) // 5)])
     return [key for key in keys if (key in test) == (split == "test")]

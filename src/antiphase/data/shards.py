@@ -64,7 +64,7 @@ def load_shards(name: str, split: str, folder: str, size: int, allow: Collection
     chosen = _whole_samples(name, shards, lenient)
     if not is_split and split != "all":
         keys = [f"{shards[number].name}/{sample.key}" for number, sample in chosen]
-        wanted = set(held_out(keys, split))
+        wanted = set(held_out(keys, split, name))
         chosen = [place for key, place in zip(keys, chosen) if key in wanted]
     content = _digest(shards, chosen)
     if "broken" in lenient.allow:
