@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from PIL import Image
 from sklearn.linear_model import LogisticRegression
 
 from antiphase import files, runtime
@@ -30,6 +31,8 @@ from antiphase.models import Differential
 from antiphase.models.checkpoint import Run, save_checkpoint
 from antiphase.models.clip import CLIP
 from antiphase.models.clip_config import CLIPConfig, TextConfig, VisionConfig, preset
+from antiphase.models.tokenizer import encode
+from antiphase.models.zero_shot import class_embeddings
 from antiphase.studies.evaluated import evaluate
 from tests.trees import TREES, mmvp
 
@@ -453,6 +456,36 @@ def test_a_clip_retrieves_real_captions(clip, cli, data_root):
     assert rows["image retrieval R@10"]["value"] == pytest.approx(hits.float().mean().item(), abs=1 / 250)
     assert rows["image retrieval R@10"]["n"] == 250
     assert rows["text retrieval R@10"]["n"] == 50
+    text_config = clip.config.text
+    cut = sum(len(encode(t, text_config.tokenizer)) > text_config.context for c in pairs.captions for t in c)
+    (cell,) = json.loads(out)["cells"]
+    assert cell["settings"].get("captions cut", 0) == cut
+    assert (f"{cut:,} captions cut to the {text_config.context} tokens" in rows["text retrieval R@10"]["of"]) == (
+        cut > 0
+    )
+
+
+def test_what_is_left_out_of_captions_is_counted_in_the_cell_and_said(clip, cli, tmp_path, data_root):
+    photographs = tmp_path / "own" / "Flicker8k_Dataset"
+    photographs.mkdir(parents=True)
+    for i in range(3):
+        Image.new("RGB", (16, 16), (80 * i,) * 3).save(photographs / f"{i}.png")
+    lines = [f"{i}.png#0\tpicture number {i}" for i in range(4)]
+    (tmp_path / "own" / "Flickr8k.token.txt").write_text("\n".join(lines))
+    words = ["eval", clip.folder, "--on", tmp_path / "own", "--split", "all", "--data-root", data_root]
+    code, _, err = cli(*words)
+    assert code == 2
+    assert "--allow missing" in err
+    code, out, err = cli(*words, "--allow", "missing", "--json")
+    assert code == 0, err
+    assert json.loads(out)["cells"][0]["settings"]["skipped"] == {"missing": 1}
+    assert "left out of own: 1 images that are not there" in cli(*words, "--allow", "missing")[1]
+
+
+def test_classes_that_are_the_same_once_cut_are_refused(clip):
+    template = "x" * 400 + " {}"
+    with pytest.raises(InputError, match="are the same once cut to the"):
+        class_embeddings(clip.model(), ("cat", "dog"), (template,))
 
 
 def test_a_clip_is_asked_in_the_words_it_was_trained_with(clip, cli, tmp_path, data_root):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import tyro
 
 from antiphase.config import InputError, check_fields
+from antiphase.data.leniency import allowed
 from antiphase.evals.config import TASKS, EvalConfig, Task, check_there, expand
 from antiphase.files import require_run
 from antiphase.models.prompts import check_prompts
@@ -31,6 +32,7 @@ class Command:
     data_root: Path | None = None  # where data sets lie; $ANTIPHASE_DATA when not given
     images: int | None = None  # at most so many test images; None: all
     train_images: int | None = None  # at most so many training images for probes and episodes; None: all
+    allow: str = ""  # what may be left out of captioned images, and is counted: missing, empty, broken
     prompts: str | None = None  # how a CLIP words classes: paper, a, imagenet80, or a file; None: as it was trained
     settings: EvalConfig = EvalConfig()
     published: Literal["CC3M", "CC12M"] | None = None  # the B/16 of the paper, trained on it: show its numbers too
@@ -52,6 +54,7 @@ class Command:
 
     def __post_init__(self) -> None:
         check_fields(self, images=1, train_images=1)
+        allowed(self.allow)
         if self.prompts is not None:
             check_prompts(self.prompts)
         if isinstance(self.on, str):  # tyro builds the defaults without it
@@ -86,6 +89,7 @@ def run(command: Command) -> dict[str, Any]:
         root=command.data_root,
         images=command.images,
         train_images=command.train_images,
+        allow=allowed(command.allow),
         pretraining=command.published,
         device=pick_device(command.device),
         keep=command.cache,

@@ -13,7 +13,7 @@ from antiphase.cli.train import ABOUT_A_RUN
 from antiphase.clip_scales import CLIP_SCALES, ClipScale
 from antiphase.config import InputError, check_fields, from_plain, overlaid, read_yaml
 from antiphase.data.catalog import check_name, entry_of, load
-from antiphase.data.leniency import ALLOWABLE, Leniency
+from antiphase.data.leniency import ALLOWABLE, allowed
 from antiphase.data.pair_catalog import is_captioned, load_pairs
 from antiphase.files import require_folder
 from antiphase.models.clip_config import VARIANTS, CLIPConfig, TokenizerName, sized
@@ -108,13 +108,13 @@ class PairFlags:
     def __post_init__(self) -> None:
         check_fields(self, train_images=1)
         check_prompts(self.prompts)
-        Leniency(self.allowed)
+        allowed(self.allow)
         if self.pairs is not None and not is_captioned(self.pairs):
             check_name(self.pairs)
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        return tuple(word.strip() for word in self.allow.split(",") if word.strip())
+        return allowed(self.allow)
 
     def load(self, side: int, seed: int) -> tuple[PairSet, ImageSet | PairSet, tuple[str, ...]]:
         """To learn from, to be judged by, and the words for classes where there are any."""
@@ -204,22 +204,30 @@ def run(command: Command) -> dict[str, Any]:
         scale=command.scale,
     )
     skipped = run.about["data"]["train"]["skipped"]
-    digest = {"weights_sha256": run.weights_digest, "skipped": skipped}
+    judged_by = run.about["data"]["test"]["images"]
+    digest = {"weights_sha256": run.weights_digest, "skipped": skipped, "test_images": judged_by}
     return {"run": str(run.folder), "title": run.config.title, **digest, "log": run.log}
 
 
 def show(result: dict[str, Any]) -> None:
-    last = result["log"][-1]
+    from antiphase.measures.interval import wilson
+
+    last, n = result["log"][-1], result["test_images"]
     judged = {
         "zero_shot_accuracy": "zero-shot test accuracy",
         "text_recall_at_1": "text R@1",
         "image_recall_at_1": "image R@1",
     }
-    found = ", ".join(f"{name} {100 * last[key]:.1f} %" for key, name in judged.items() if key in last)
+    found = ", ".join(
+        f"{name} {100 * last[key]:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+        for key, name in judged.items()
+        if key in last
+        for low, high in [wilson(last[key], n)]  # the captions of an image stand or fall together: n is of images
+    )
     lam = ", ".join(f"{value:.3f}" for value in last["lambda"].values())
     print(
-        f"{result['title']} in {result['run']}: {last['epoch']} epochs, loss {last['loss']:.4f}, {found}, "
-        f"logit scale {last['logit_scale']:.1f}" + (f", lambda {lam}" if lam else "")
+        f"{result['title']} in {result['run']}: {last['epoch']} epochs, loss {last['loss']:.4f}, {found} "
+        f"(n = {n:,} test images), logit scale {last['logit_scale']:.1f}" + (f", lambda {lam}" if lam else "")
     )
     for kind, n in result["skipped"].items():
         print(f"left out or cut: {n:,} {ALLOWABLE.get(kind.split()[0], kind)}")

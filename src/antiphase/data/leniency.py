@@ -16,6 +16,13 @@ ALLOWABLE = {
 }
 
 
+def allowed(words: str) -> tuple[str, ...]:
+    """What a flag --allow names, separated by commas; refused if it is not known."""
+    found = tuple(word.strip() for word in words.split(",") if word.strip())
+    Leniency(found)
+    return found
+
+
 @dataclass
 class Leniency:
     """What is allowed, and how much of it was met."""

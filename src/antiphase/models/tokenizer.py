@@ -5,7 +5,7 @@ In both the end of a text is the largest id, since that is where a CLIP reads th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, Literal
 
@@ -55,6 +55,15 @@ def tokenize(
             ids = ids[:context] if truncate == "slip" else [*ids[: context - 1], ids[-1]]
         row[: len(ids)] = torch.tensor(ids)
     return rows
+
+
+def too_long(config: TextConfig, texts: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """The texts that a text tower cannot read whole, with their lengths in tokens."""
+    for text in texts:
+        if len(text.encode()) + 2 > config.context:  # no text has more tokens than bytes, start and end
+            length = len(encode(text, config.tokenizer))
+            if length > config.context:
+                yield text, length
 
 
 def tokens_for(config: TextConfig, texts: Sequence[str], truncate: Truncate = "openai") -> Tensor:

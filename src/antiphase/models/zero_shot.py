@@ -74,13 +74,27 @@ def class_embeddings(
         )
     worded = [text for name in class_names for text in prompts.texts(name, tuple(templates))]
     device, found = clip.logit_scale.device, []
+    read: dict[tuple[int, ...], str] = {}  # token row -> the first text that gave it
     with torch.no_grad(), console.progress("class prompts", len(worded), show=len(worded) > 8 * TEXTS) as advance:
         for start in range(0, len(worded), TEXTS):
             some = worded[start : start + TEXTS]
-            if isinstance(clip, CLIP):
-                found.append(clip.encode_text(clip.tokenize(some)))
-            else:
-                found.append(clip.encode_text((tokenizer or tokenize)(some).to(device)))
+            tokens = clip.tokenize(some) if isinstance(clip, CLIP) else (tokenizer or tokenize)(some).to(device)
+            context = clip.text.config.context if isinstance(clip, CLIP) else tokens.shape[1]
+            _check_told_apart(some, tokens, context, read)
+            found.append(clip.encode_text(tokens))
             advance(len(some), "")
     each = F.normalize(torch.cat(found).float(), dim=-1).reshape(len(class_names), len(templates), -1)
     return F.normalize(each.mean(dim=1), dim=-1)
+
+
+def _check_told_apart(texts: Sequence[str], tokens: Tensor, context: int, read: dict[tuple[int, ...], str]) -> None:
+    """Refuses texts of different words that are the same once they are cut."""
+    for text, row in zip(texts, tokens.tolist()):
+        if len(row) < context or not row[-1]:  # it was not cut: there is room behind it
+            continue
+        first = read.setdefault(tuple(row), text)
+        if first.casefold() != text.casefold():
+            raise InputError(
+                f"the prompts {first!r} and {text!r} are the same once cut to the {context} tokens that the model reads: "
+                "give shorter templates by --prompts"
+            )

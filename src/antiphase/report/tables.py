@@ -10,6 +10,7 @@ from rich.table import Table
 
 from antiphase.config import Budget
 from antiphase.console import stdout
+from antiphase.data.leniency import ALLOWABLE
 from antiphase.report.findings import findings, with_interval
 
 Row = dict[str, Any]
@@ -55,6 +56,9 @@ def show_evaluation(result: Row) -> None:
     )
     for row in rows:
         stdout.print(f"- {row['name']} on {row['data']}: {row['of']}", markup=False, soft_wrap=True)
+    for cell in result["cells"]:
+        for kind, n in cell["settings"].get("skipped", {}).items():
+            stdout.print(f"left out of {cell['data']['name']}: {n:,} {ALLOWABLE[kind]}", markup=False, soft_wrap=True)
 
 
 def _published(found: Row | None) -> str:

@@ -26,6 +26,7 @@ from antiphase.evals.statements import TEMPLATE, statement_rows
 from antiphase.evals.zero_shot import zero_shot_rows
 from antiphase.models.checkpoint import Run
 from antiphase.models.clip_config import CLIPConfig
+from antiphase.models.tokenizer import too_long
 from antiphase.studies.cells import Cell, check_shape, looks_at, stored
 
 
@@ -39,6 +40,7 @@ class Judge:
     root: Path | None = None
     images: int | None = None  # of the test split at most; None: all
     train_images: int | None = None  # of the training and of the validation split at most
+    allow: tuple[str, ...] = ()  # what may be left out of captioned images (data/leniency.py)
 
     def load(self, name: str, split: str) -> ImageSet:
         side = looks_at(self.run)[-1] if entry_of(name).resizable else None
@@ -48,7 +50,7 @@ class Judge:
         return images.at_most(wanted, self.config.seed)
 
     def load_pairs(self, name: str) -> PairSet:
-        pairs = load_pairs(name, self.config.split, root=self.root, image_size=looks_at(self.run)[-1])
+        pairs = load_pairs(name, self.config.split, root=self.root, image_size=looks_at(self.run)[-1], allow=self.allow)
         check_shape(self.run, pairs)
         return pairs.subset(min(self.images or len(pairs), len(pairs)), self.config.seed)
 
@@ -65,6 +67,7 @@ def evaluate(
     root: Path | None = None,
     images: int | None = None,
     train_images: int | None = None,
+    allow: tuple[str, ...] = (),
     pretraining: Pretraining | None = None,
     device: torch.device | str = "cpu",
     keep: bool = True,
@@ -72,7 +75,7 @@ def evaluate(
     """The tasks on the named sets; without tasks those that each set usually serves and this model can do."""
     if pretraining is not None:
         check_published(run.config, str(run.folder))
-    judge = Judge(run, config, Encoder(run, device, keep), root, images, train_images)
+    judge = Judge(run, config, Encoder(run, device, keep), root, images, train_images, allow)
     plan = [(name, task) for name in names for task in _tasks(run, name, tasks)]
     for task in tasks:
         if task not in {planned for _, planned in plan}:
@@ -180,13 +183,19 @@ def _learned(*parts: ImageSet | None) -> Cell:
 
 def retrieval_cell(judge: Judge, name: str) -> Cell:
     pairs = judge.load_pairs(name)
+    captions = [text for texts in pairs.captions for text in texts]
+    config = judge.run.config
+    assert isinstance(config, CLIPConfig)
+    cut = sum(1 for _ in too_long(config.text, captions))
+    note = f", {cut:,} captions cut to the {config.text.context} tokens that the model reads" if cut else ""
 
     def compute(_: Path) -> Cell:
-        texts = judge.encoder.texts([text for captions in pairs.captions for text in captions])
-        counts = [len(captions) for captions in pairs.captions]
-        return {"rows": retrieval_rows(judge.encoder.embeddings(pairs), texts, counts, _about(pairs))}
+        counts = [len(texts) for texts in pairs.captions]
+        images, texts = judge.encoder.embeddings(pairs), judge.encoder.texts(captions)
+        return {"rows": retrieval_rows(images, texts, counts, _about(pairs) + note)}
 
-    return _cell(judge, "retrieval", pairs, {}, compute)
+    left_out = {"skipped": dict(pairs.skipped)} if pairs.skipped else {}
+    return _cell(judge, "retrieval", pairs, left_out | ({"captions cut": cut} if cut else {}), compute)
 
 
 def statements_cell(judge: Judge, name: str) -> Cell:

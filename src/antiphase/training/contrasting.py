@@ -25,7 +25,7 @@ from antiphase.models.checkpoint import Run
 from antiphase.models.clip import CLIP
 from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.prompts import texts
-from antiphase.models.tokenizer import encode, tokens_for
+from antiphase.models.tokenizer import tokens_for, too_long
 from antiphase.models.zero_shot import zero_shot
 from antiphase.runtime import frozen
 from antiphase.training.augment import augmented
@@ -82,14 +82,11 @@ class Contrasting:
         """What the user allowed to be left out, and how many captions are cut."""
         lenient = Leniency(self.allow)
         text = self.model_config.text
-        for caption in sorted({caption for part in self._captioned for each in part for caption in each}):
-            if len(caption.encode()) + 2 <= text.context:  # no text has more tokens than bytes, start and end
-                continue
-            length = len(encode(caption, text.tokenizer))
-            if length > text.context:
-                lenient.meet(
-                    "long", f"the caption {caption[:40]!r}... has {length} tokens, and the model reads {text.context}"
-                )
+        captions = sorted({caption for part in self._captioned for each in part for caption in each})
+        for caption, length in too_long(text, captions):
+            lenient.meet(
+                "long", f"the caption {caption[:40]!r}... has {length} tokens, and the model reads {text.context}"
+            )
         return {**dict(self.train_set.skipped), **{f"{kind} captions cut": n for kind, n in lenient.skipped}}
 
     @property
