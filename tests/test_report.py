@@ -4,6 +4,7 @@ import copy
 import csv
 import html
 import re
+import shlex
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,17 +13,21 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from antiphase import files
 from antiphase.attacks import PGD, Linf
+from antiphase.config import InputError
 from antiphase.report import palette
+from antiphase.report.cards import needs_data
 from antiphase.report.comparison import comparison_page
 from antiphase.report.draw import svg_of
+from antiphase.report.figures import success_figure
 from antiphase.report.findings import findings, interval_of, percent
 from antiphase.report.ledger import ledger_page, verdict_of
 from antiphase.report.page import write_page
 from antiphase.report.parts import Contrast, Page, Section, Slot, Table, Verdict, study_table
 from antiphase.report.pictures import picture_figure
 from antiphase.report.runs import runs_page
-from antiphase.report.study_figures import axis_of, figure_of, split_label
+from antiphase.report.study_figures import axis_of, drawn_as, figure_of, split_label
 from antiphase.report.verdicts import STATUSES, headline, sentence
 from antiphase.studies.catalog import studies
 from antiphase.studies.claims import CLAIMS
@@ -153,7 +158,8 @@ def test_every_figure_lies_beside_the_page_as_png_pdf_and_data(comparison, page)
 def test_a_comparison_without_looks_says_how_to_get_them(comparison, tmp_path):
     old = {key: value for key, value in comparison.items() if key != "looks"}
     text = write_page(comparison_page(old), tmp_path).read_text()
-    assert "antiphase compare ViT DiffViT" in text
+    folders = " ".join(side["folder"] for side in old["models"])
+    assert f"antiphase compare {folders} --out FOLDER" in text
     assert "DecompressionStream" not in text
 
 
@@ -241,6 +247,8 @@ def test_a_figure_of_a_study_draws_what_is_there_and_nothing_else():
     assert figure.data["value"] == [0.4321]
     assert "ViT, eps 1/255: 43.2 %" in figure.alt
     assert "hollow mark is the paper's number" in figure.note
+    assert "intervals over seeds and images." in figure.note
+    assert "intervals over images." in figure_of("x", "X", [{**lines()[0], "seeds": 1}], {"ViT": 0}).note
     assert svg_of(figure.panels[0]).count("var(--m0)") >= 1
 
 
@@ -292,13 +300,65 @@ def test_one_run_without_results_is_a_page_of_slots_and_a_broken_cell_is_named(p
     alone = tmp_path / "alone"
     shutil.copytree(pair[1].folder, alone, ignore=shutil.ignore_patterns("attacks", "measures", "looks"))
     commands = [part.command for section in runs_page([alone]).sections for part in section.parts]
-    assert [c.split()[1] for c in commands] == ["attack", "measure"]
+    assert [c.split()[1] for c in commands] == ["attack", "measure", "eval"]
     assert runs_page([alone]).no_lens.command == f"antiphase look {alone}"
     (alone / "attacks").mkdir()
     (alone / "attacks" / "x.json").write_text("{")
     text = write_page(runs_page([alone]), tmp_path / "page").read_text()
     assert "A stored result could not be read" in text
     assert "x.json is not valid JSON" in text
+
+
+def test_other_prompts_are_another_question_and_of_one_question_the_latest_answer_is_shown(pair, comparison, tmp_path):
+    run = tmp_path / "it's a$\\x$"
+    shutil.copytree(pair[1].folder, run, ignore=shutil.ignore_patterns("attacks", "measures", "looks"))
+    commands = [part.command for section in runs_page([run]).sections for part in section.parts]
+    assert all(shlex.split(c)[2] == str(run) for c in commands)
+    attack, measured = comparison["models"][1]["attacks"][0], comparison["models"][1]["lipschitz"]
+    for prompts in ("paper", "a"):
+        files.write_json(run / "attacks" / f"{prompts}.json", {**attack, "prompts": prompts})
+        files.write_json(run / "measures" / f"{prompts}.json", {**measured, "prompts": prompts})
+        files.write_json(run / "measures" / f"{prompts}-again.json", {**measured, "prompts": prompts})
+    rows = [{"name": "top-1", "value": 0.5, "n": 100, "interval": [0.4, 0.6], "of": "images", "chance": 0.1}]
+    files.write_json(run / "evals" / "x.json", {"rows": rows, "data": {**attack["data"], "name": "pets"}, "seed": 0})
+    page = runs_page([run])
+    attacks, inside, evals = (section.parts for section in page.sections)
+    assert sorted(re.search("prompts (\\w+)", table.note)[1] for table in attacks) == ["a", "paper"]
+    assert [len(figure.data["value"]) for figure in inside] == [len(measured["rows"]["max"])] * 2
+    assert [v.text for v in evals[0].rows[0]][2:] == ["50.0 %", "top-1", "100", "1", "[40.0, 60.0]"]
+    assert (evals[0].data["low"], evals[0].data["high"]) == ([0.4], [0.6])
+    n = pair[1].about["data"]["test"]["images"]
+    assert dict(page.models[0].facts)["test accuracy"].small.endswith(f"], n = {n}")
+    write_page(page, tmp_path / "page")
+
+
+def test_a_converted_clip_is_told_to_name_images():
+    assert needs_data({"data": {}})
+    assert not needs_data({"data": {"class_names": ["cat"]}})
+
+
+def test_names_in_a_figure_stand_as_they_are_written(comparison):
+    names = ("a$\\x$", "_clip")
+    cells = [side["attacks"] for side in comparison["models"]]
+    figure = success_figure("x", "X", [(name, i, cells[i]) for i, name in enumerate(names)])
+    text = svg_of(figure.panels[0])
+    assert all(name in text for name in names)
+
+
+def test_a_page_too_large_is_refused_before_anything_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("antiphase.report.page.LARGEST", 1000)
+    with pytest.raises(InputError, match="fewer images in antiphase look"):
+        write_page(Page(title="x", lede=""), tmp_path / "page")
+    assert not (tmp_path / "page").exists()
+
+
+def test_what_is_no_model_never_has_the_look_of_one():
+    places = {"ViT": 0, "DiffViT": 1}
+    models = [drawn_as(f"{name}, digits", places, 5) for name in places]
+    others = [drawn_as("control: pseudo", places, i) for i in range(6)]
+    assert [m["color"] for m in models] == list(palette.MODELS[:2])
+    assert not {o["color"] for o in others} & set(palette.MODELS)
+    assert not {o["marker"] for o in others} & set(palette.MARKERS)
 
 
 # ------------------------------------------------------------------------------------------------- a ledger

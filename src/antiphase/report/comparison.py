@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from antiphase.config import Budget
+from antiphase.report.cards import accuracy, command
 from antiphase.report.figures import sensitivity_figure, success_figure
 from antiphase.report.findings import LEVEL, findings, interval_of, percent
 from antiphase.report.parts import Column, Figure, Model, Page, Section, Slot, Table, Value
@@ -18,7 +20,9 @@ def comparison_page(comparison: Row, source: str = "comparison.json") -> Page:
     names = [side["name"] for side in comparison["models"]]
     headline, *others = findings(comparison)
     looks = tuple((n, cell) for n, cell in zip(names, comparison.get("looks") or []) if cell)
-    again = "antiphase compare " + " ".join(names) + " --out FOLDER"
+    worded = [] if comparison["models"][0]["epochs"] else [f"--data {shlex.quote(comparison['data']['name'])}"]
+    folders = [side.get("folder", side["name"]) for side in comparison["models"]]
+    again = command("compare", folders, *worded, "--out FOLDER")
     return Page(
         title=" and ".join(names),
         lede=_lede(comparison),
@@ -51,13 +55,13 @@ def _card(side: Row, n: int) -> Model:
         ("parameters", Value(f"{side['parameters']:,}")),
         (f"clean accuracy (n = {n} attacked)", Value(percent(clean), interval_of(clean))),
         *(
-            [(f"train accuracy, last of {trained} epochs", Value(f"{100 * side['train_accuracy']:.1f} %"))]
+            [(f"train accuracy, last of {trained} epochs", accuracy(side["train_accuracy"], side.get("train_images")))]
             if trained
             else []
         ),
         (
             f"{'' if trained else 'zero-shot '}test accuracy (n = {side['test_images']})",
-            Value(f"{100 * side['test_accuracy']:.1f} %"),
+            accuracy(side["test_accuracy"], side["test_images"]),
         ),
         *(
             (f"λ of layer {i} (from {row['lambda_init']:.3g})", Value(f"{row['lambda']:.3f}"))
@@ -133,7 +137,8 @@ def _attack_data(c: Row) -> dict[str, list[Any]]:
 def _inside(c: Row) -> Section:
     sides = [(s["name"], i, s["lipschitz"], s["alignment"]) for i, s in enumerate(c["models"])]
     note = (
-        f"Largest ‖A(x+ξ) − A(x)‖ / ‖ξ‖ over {c['config']['draws']} draws of ξ uniform in ±8/255, per image "
+        f"Largest ‖A(x+ξ) − A(x)‖ / ‖ξ‖ over {c['config']['draws']} draws of ξ uniform in "
+        f"±{Budget(c['models'][0]['lipschitz']['eps'])}, per image "
         f"(n = {c['models'][0]['lipschitz']['data']['n']}): a lower bound, not a certificate. Rows of A1 − λA2 sum to 1 − λ, and "
         "twins differ in their number of heads, so absolute values are not on the same footing: the findings give them per head "
         "and relative to the map too."

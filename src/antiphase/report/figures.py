@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from antiphase.report.palette import INK, LINES, MARKERS, SOFT, colour
+from antiphase.report.palette import INK, SOFT, colour, legend, look_of
 from antiphase.report.parts import Figure
 
 Row = dict[str, Any]
@@ -63,21 +63,15 @@ def success_figure(name: str, title: str, sides: Sequence[Side], note: str = "",
 
 def _success_panel(axis: Any, points: list[Any], rate: str, within: str) -> None:
     chosen = [p for p in points if p[3] == rate]
+    entries = []
     for name, place in dict.fromkeys((p[0], p[1]) for p in chosen):
         mine = sorted((p for p in chosen if p[0] == name), key=lambda p: p[2])
         eps = np.array([255 * p[2] for p in mine])
         low, high = 100 * np.array([p[4]["interval"] for p in mine]).T
         axis.fill_between(eps, low, high, color=colour(place), alpha=0.16, linewidth=0)
-        axis.plot(
-            eps,
-            [100 * p[4]["value"] for p in mine],
-            color=colour(place),
-            marker=MARKERS[place % len(MARKERS)],
-            linestyle=LINES[place % len(LINES)],
-            label=brief(name),
-            markersize=5,
-            linewidth=1.8,
-        )
+        rates = [100 * p[4]["value"] for p in mine]
+        (curve,) = axis.plot(eps, rates, markersize=5, linewidth=1.8, **look_of(place))
+        entries.append((curve, brief(name)))
     axis.set_title(RATES[rate])
     axis.set_xlabel(f"budget ε ({within}, in 255ths of a pixel's range)")
     axis.set_ylabel("predictions changed (%)")
@@ -88,7 +82,7 @@ def _success_panel(axis: Any, points: list[Any], rate: str, within: str) -> None
         axis.set_xticks(ticks, [f"{t:g}" for t in ticks])
     axis.minorticks_off()
     if chosen:
-        axis.legend(loc="best")
+        legend(axis, entries)
 
 
 def _success_alt(sides: Sequence[Side]) -> str:
@@ -154,9 +148,8 @@ def _boxes(axis: Any, series: list[Any]) -> None:
     for box, (_, place, *_rest) in zip(drawn["boxes"], series):
         box.set(facecolor=colour(place), alpha=0.5, edgecolor=colour(place))
     if len(series) > 4:
-        for side, place in dict.fromkeys((s, p) for s, p, *_ in series):
-            axis.plot([], [], color=colour(place), linewidth=6, alpha=0.6, label=brief(side))
-        axis.legend(loc="best")
+        of = {place: (box, brief(side)) for box, (side, place, *_rest) in zip(drawn["boxes"], series)}
+        legend(axis, list(of.values()))
         axis.set_xlabel("layer")
     axis.set_ylim(bottom=0)
     axis.set_ylabel("‖change of map‖ / ‖noise‖ (no unit)")
@@ -165,9 +158,11 @@ def _boxes(axis: Any, series: list[Any]) -> None:
 
 
 def _cosines(axis: Any, series: list[Any]) -> None:
+    entries = []
     for side, place in dict.fromkeys((s, p) for s, p, *_ in series):
         values = [v for s, _, _, found in series if s == side for v in found]
-        axis.hist(values, bins=24, color=colour(place), alpha=0.6, label=brief(side))
+        bars = axis.hist(values, bins=24, color=colour(place), alpha=0.6)[2]
+        entries.append((bars, brief(side)))
     axis.axvline(0, color=INK, linewidth=1)
     for word, side, shift in (("opposed", "right", -6), ("aligned", "left", 6)):
         axis.annotate(
@@ -185,4 +180,4 @@ def _cosines(axis: Any, series: list[Any]) -> None:
     axis.set_title("do the branches react against each other?")
     axis.margins(y=0.2)
     axis.grid(axis="x", visible=False)
-    axis.legend(loc="best")
+    legend(axis, entries)

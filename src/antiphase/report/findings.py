@@ -105,7 +105,7 @@ def _alignment(side: Row) -> list[str]:
     """One sentence a layer."""
     cell = side["alignment"]
     return [
-        _layer_alignment(side["name"], i, row) + _controls(cell["controls"], i - 1)
+        _layer_alignment(side["name"], i, row, side["lipschitz"]["eps"]) + _controls(cell["controls"], i - 1)
         for i, row in enumerate(cell["layers"], start=1)
     ]
 
@@ -125,8 +125,10 @@ def _controls(controls: Row, layer: int) -> str:
     return f" By comparison, the share is {', '.join(shares)}." if shares else ""
 
 
-def _layer_alignment(name: str, number: int, row: Row) -> str:
-    where = f"Layer {number} of {name}, {row['images']} images x {row['heads']} heads (noise within 8/255 added)"
+def _layer_alignment(name: str, number: int, row: Row, eps: float) -> str:
+    where = (
+        f"Layer {number} of {name}, {row['images']} images x {row['heads']} heads (noise within {Budget(eps)} added)"
+    )
     if row["cos"] is None:
         return f"{where}: a branch is dead everywhere, so there is no alignment to speak of."
     return (

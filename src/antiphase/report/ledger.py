@@ -24,6 +24,7 @@ from antiphase.studies.study import Found, Study
 
 Row = dict[str, Any]
 MODELS = ("ViT", "DiffViT", "CLIP", "DiffCLIP")  # in the order of their colours, whichever of them a ledger has
+PLACES = {name: i for i, name in enumerate(MODELS)}
 
 
 def ledger_page(folder: Path, scale: ScaleName | None = None, data: str | None = None) -> Page:
@@ -44,6 +45,7 @@ def ledger_page(folder: Path, scale: ScaleName | None = None, data: str | None =
         findings=tuple(f"A row cannot be read: {sentence}" for sentence in damaged),
         verdicts=judged,
         models=tuple(Model(name=name, title="") for name in MODELS[:2]),
+        places=PLACES,
         looks=looks,
         no_lens=None if looks else Slot(study="lens", command=_look_command(folder, pair, chosen)),
         sections=tuple(sections),
@@ -147,7 +149,7 @@ def _figure(study: Study, setting: Setting, found: Found, lines: list[Row]) -> F
     for cell in study.cells(setting):
         if isinstance(cell, Looked) and found.ledger.has(cell):
             return picture_figure(study.name, found(cell))
-    return figure_of(study.name, "As the papers draw it", lines, {name: i for i, name in enumerate(MODELS)})
+    return figure_of(study.name, "As the papers draw it", lines, PLACES)
 
 
 def _looks(folder: Path, rows: list[Row]) -> tuple[tuple[str, Row], ...]:

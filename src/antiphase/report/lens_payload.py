@@ -44,7 +44,7 @@ def payload(looks: Sequence[Look], places: Mapping[str, int]) -> dict[str, Any]:
 
 def _place(name: str, places: Mapping[str, int], number: int) -> int:
     """The colour of a model of the page by its name, or by what its name begins with: a seed of it is the same model."""
-    return places.get(name, places.get(name.split(", ")[0], number))
+    return places.get(name, places.get(name.split(", ")[0], len(places) + number))
 
 
 def start(looks: Sequence[Look]) -> dict[str, int]:

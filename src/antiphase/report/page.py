@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from antiphase import files
+from antiphase.config import InputError
 from antiphase.report import palette
 from antiphase.report.draw import FORMS, svg_of, write_data, write_figure
 from antiphase.report.forest import forest
@@ -20,6 +21,7 @@ from antiphase.report.lens_payload import payload, together
 from antiphase.report.parts import Figure, Page, Slot, Table
 from antiphase.report.verdicts import MARKS, sentence
 
+LARGEST = 25_000_000  # bytes of a page that a browser on a small machine still opens
 LENS = ("lens_maps.js", "lens_draw.js", "lens_card.js", "lens.js")
 
 
@@ -29,12 +31,16 @@ def write_page(page: Page, out: Path) -> Path:
     names = [part.name for part in parts if not isinstance(part, Slot)]
     if len(names) != len(set(names)):
         raise ValueError(f"two parts of the page share a name: {names}")
+    html = _html(page)
+    if (size := len(html.encode())) > LARGEST:
+        raise InputError(
+            f"the page would take {size / 1e6:.1f} MB, more than {LARGEST / 1e6:.0f}: show fewer images in antiphase look"
+        )
     for part in parts:
         if isinstance(part, Figure):
             write_figure(part, out / "data")
         elif isinstance(part, Table):
             write_data(part, out / "data")
-    html = _html(page)
     files.write_text(out / "index.html", html)
     return out / "index.html"
 
@@ -43,7 +49,7 @@ def _html(page: Page) -> str:
     environment = Environment(
         loader=PackageLoader("antiphase.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    places = {model.name: i for i, model in enumerate(page.models)}
+    places = page.places or {model.name: i for i, model in enumerate(page.models)}
     looks, elsewhere = together(page.looks)
     environment.tests.update(figure=lambda p: isinstance(p, Figure), table=lambda p: isinstance(p, Table))
     environment.filters.update(

@@ -109,6 +109,7 @@ class Page:
     findings: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     models: tuple[Model, ...] = ()
+    places: Mapping[str, int] | None = None  # of models in the order of colours, where cards do not give it
     looks: tuple[tuple[str, Mapping[str, Any]], ...] = ()  # (model, cell of studies/looked.py): what the lens shows
     no_lens: Slot | None = None  # in the lens's place, where there are no looks
     sections: tuple[Section, ...] = ()
@@ -140,5 +141,17 @@ def study_table(
         rows=tuple(tuple(v if isinstance(v, Value) else Value(v) for v in row) for row in rows),
         note=note,
         failed=tuple(failed),
-        data={"ours" if key == "value" else key: [line[key] for line in lines] for key in keys},
+        data={"ours" if key == "value" else key: column for key, column in columns_of_lines(lines, keys).items()},
     )
+
+
+def columns_of_lines(lines: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> dict[str, list[Any]]:
+    """Columns of a CSV; an interval is two of them, its ends."""
+    found: dict[str, list[Any]] = {}
+    for key in keys:
+        if key == "interval":
+            ends = [line[key] or (None, None) for line in lines]
+            found |= {"low": [low for low, _ in ends], "high": [high for _, high in ends]}
+        else:
+            found[key] = [line[key] for line in lines]
+    return found

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from antiphase import files
 from antiphase.config import Budget, InputError
+from antiphase.report.cards import accuracy, command, needs_data
 from antiphase.report.figures import sensitivity_figure, success_figure
 from antiphase.report.parts import Figure, Model, Page, Section, Slot, Table, Value, study_table
 from antiphase.studies.study import Line
@@ -27,6 +28,7 @@ class Found:
     attacks: list[Row]
     measures: list[Row]
     looks: list[Row]
+    evals: list[Row]
     errors: list[str] = field(default_factory=list)
 
 
@@ -35,6 +37,8 @@ def runs_page(folders: Sequence[Path]) -> Page:
     found = [_read(name if names.count(name) == 1 else str(folder), folder) for name, folder in zip(names, folders)]
     found.sort(key=lambda run: str(run.about.get("title", "")).startswith("Diff"))  # softmax first, as on every page
     paths = " ".join(str(run.folder) for run in found)
+    worded = ["--data NAME"] if any(needs_data(run.about) for run in found) else []
+    all_of = [run.folder for run in found]
     looks = tuple((run.name, cell) for run in found for cell in run.looks[-1:])
     return Page(
         title=", ".join(run.name for run in found) if len(found) < 5 else f"{len(found)} runs",
@@ -42,8 +46,8 @@ def runs_page(folders: Sequence[Path]) -> Page:
         findings=tuple(f"A stored result could not be read: {error}" for run in found for error in run.errors),
         models=tuple(_card(run) for run in found),
         looks=looks,
-        no_lens=None if looks else Slot(study="lens", command=f"antiphase look {paths}"),
-        sections=(_attacks(found), _measures(found)),
+        no_lens=None if looks else Slot(study="lens", command=command("look", all_of, *worded)),
+        sections=(_attacks(found), _measures(found), _evals(found)),
         made=tuple(("run", f"{run.name}: {run.folder}") for run in found),
         source=paths,
     )
@@ -51,8 +55,13 @@ def runs_page(folders: Sequence[Path]) -> Page:
 
 def _read(name: str, folder: Path) -> Found:
     about = files.read_json(files.require_run(folder) / "run.json", "model", "data", "environment")
-    run = Found(name, folder, about, [], [], [])
-    needs = {"attacks": ("rates", "eps", "data"), "measures": ("rows", "data"), "looks": ("packed", "eps", "data")}
+    run = Found(name, folder, about, [], [], [], [])
+    needs = {
+        "attacks": ("rates", "eps", "data"),
+        "measures": ("rows", "data", "seed"),
+        "looks": ("packed", "eps", "data"),
+        "evals": ("rows", "data", "seed"),
+    }
     for kind, keys in needs.items():
         cells: list[tuple[float, str, Row]] = []
         for path in (folder / kind).glob("*.json"):
@@ -68,15 +77,17 @@ def _card(run: Found) -> Model:
     about = run.about
     log = files.read_lines(run.folder / "log.jsonl")
     facts = [("data", Value(str((about["data"] or {}).get("name", "none: converted"))))]
-    tested = (about["data"] or {}).get("test", {}).get("images")
     said = {
-        "train_accuracy": f"train accuracy, last of {len(log)} epochs",
-        "test_accuracy": f"test accuracy (n = {tested})",
-        "zero_shot_accuracy": f"zero-shot test accuracy, after {len(log)} epochs",
+        "train_accuracy": (f"train accuracy, last of {len(log)} epochs", "train"),
+        "test_accuracy": ("test accuracy", "test"),
+        "zero_shot_accuracy": (f"zero-shot test accuracy, after {len(log)} epochs", "test"),
     }
     last = log[-1] if log else {}
-    facts += [(words, Value(f"{100 * last[key]:.1f} %")) for key, words in said.items() if key in last]
-    facts.append(("stored results", Value(str(len(run.attacks) + len(run.measures) + len(run.looks)))))
+    for key, (words, split) in said.items():
+        if key in last:
+            facts.append((words, accuracy(last[key], (about["data"] or {}).get(split, {}).get("images"))))
+    stored = run.attacks, run.measures, run.looks, run.evals
+    facts.append(("stored results", Value(str(sum(map(len, stored))))))
     return Model(name=run.name, title=str(about.get("title", "")), facts=tuple(facts))
 
 
@@ -103,9 +114,15 @@ def _attacks(found: list[Found]) -> Section:
         if len({cell["eps"] for _, cell in cells}) > 1:
             parts.append(success_figure(f"attack-{number}-success", title, held, question, within))
         parts.append(study_table(f"attack-{number}", title, _lines(held), note=question))
-    command = f"antiphase attack {found[0].folder} --eps 4/255,8/255"
-    return Section(
-        name="attacks", title="Under attack", parts=tuple(parts) or (Slot(study="attacks", command=command),)
+    slots = _slots("attack", found, "--eps 4/255,8/255")
+    return Section(name="attacks", title="Under attack", parts=tuple(parts) or slots)
+
+
+def _slots(verb: str, found: list[Found], *options: str) -> tuple[Slot, ...]:
+    """A command for each run, for these take one."""
+    return tuple(
+        Slot(study=verb, command=command(verb, [run.folder], *options, *["--data NAME"] * needs_data(run.about)))
+        for run in found
     )
 
 
@@ -115,9 +132,15 @@ def _question(cell: Row) -> str:
     settings = ", ".join(f"{key} {value}" for key, value in attack.items() if isinstance(value, str | int | float))
     within = cell["attack"].get("within") or {}
     return (
-        f"{cell['attack']['kind']} within {within.get('kind', 'its own set')}: {settings}; protocol {cell['protocol']}, seed "
-        f"{cell['seed']}, images {cell['data']['fingerprint']}"
+        f"{cell['attack']['kind']} within {within.get('kind', 'its own set')}: {settings}; protocol {cell['protocol']}, "
+        f"{_asked(cell)}"
     )
+
+
+def _asked(cell: Row) -> str:
+    """What two cells must share to be held side by side, whatever they are about."""
+    worded = f", prompts {cell['prompts']}" if "prompts" in cell else ""
+    return f"seed {cell['seed']}{worded}, images {cell['data']['fingerprint']}"
 
 
 def _lines(sides: list[tuple[str, int, list[Row]]]) -> list[Row]:
@@ -145,19 +168,34 @@ def _line(label: str, reading: str, told: Row, n: int, unit: Literal["%", ""]) -
 
 
 def _measures(found: list[Found]) -> Section:
-    """Sampled sensitivity of the maps and the angle between branches, for runs measured on the same images."""
-    sides: dict[str, list[tuple[str, int, Row, Row | None]]] = {}
+    """Sampled sensitivity of the maps and the angle between branches: a figure a question, the latest answer of each run."""
+    groups: dict[str, dict[int, tuple[str, int, Row, Row | None]]] = {}
     for place, run in enumerate(found):
         for cell in run.measures:
             if cell.get("estimator") == "sample" and cell.get("level") == "maps":
-                images = cell["data"]["fingerprint"]
-                aligned = [m for m in run.measures if m.get("reading") == "R1" and m["data"]["fingerprint"] == images]
-                sides.setdefault(images, []).append((run.name, place, cell, aligned[-1] if aligned else None))
+                aligned = [m for m in run.measures if m.get("reading") == "R1" and _asked(m) == _asked(cell)]
+                question = f"{cell['layers'][0]['draws']} draws, {_asked(cell)}"
+                groups.setdefault(question, {})[place] = (run.name, place, cell, aligned[-1] if aligned else None)
     parts = tuple(
         sensitivity_figure(
-            f"sensitivity-{number}", "Sensitivity of the maps", group, f"n = {group[0][2]['data']['n']} images."
+            f"sensitivity-{number}",
+            "Sensitivity of the maps",
+            list(sides.values()),
+            f"n = {next(iter(sides.values()))[2]['data']['n']} images; {question}.",
         )
-        for number, (_, group) in enumerate(sorted(sides.items()), start=1)
+        for number, (question, sides) in enumerate(sorted(groups.items()), start=1)
     )
-    slot = Slot(study="measures", command=f"antiphase measure {found[0].folder}")
-    return Section(name="inside", title="Inside the attention", parts=parts or (slot,))
+    return Section(name="inside", title="Inside the attention", parts=parts or _slots("measure", found))
+
+
+def _evals(found: list[Found]) -> Section:
+    """Every number of every stored evaluation, with n and its interval."""
+    lines = [
+        asdict(_line(f"{run.name}, {cell['data']['name']}, {_asked(cell)}", row["name"], row, row["n"], "%"))
+        for run in found
+        for cell in run.evals
+        for row in cell["rows"]
+    ]
+    slots = tuple(Slot(study="eval", command=command("eval", [run.folder], "--on NAME")) for run in found)
+    table = study_table("evaluations", "Stored evaluations", lines)
+    return Section(name="evaluations", title="What the features are good for", parts=(table,) if lines else slots)

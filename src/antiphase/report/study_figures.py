@@ -9,8 +9,8 @@ from functools import partial
 from textwrap import fill
 from typing import Any
 
-from antiphase.report.palette import INK, LINES, MARKERS, SOFT, colour
-from antiphase.report.parts import Figure
+from antiphase.report.palette import INK, SOFT, legend, look_of, other_look
+from antiphase.report.parts import Figure, columns_of_lines
 
 Row = Mapping[str, Any]
 NUMBERED = re.compile(r"^(?P<name>[a-z_ ]*[a-z_]) (?P<x>\d[\d.]*)(/255)?( x \d+)?$")
@@ -45,12 +45,17 @@ def figure_of(name: str, title: str, lines: Sequence[Row], places: Mapping[str, 
         title=title,
         alt=_alt(there),
         panels=tuple(along),
-        data={
-            key: [line[key] for line in there] for key in ("label", "reading", "value", "interval", "n", "reference")
-        },
-        note="Bars and bands are 95 % intervals over seeds and images."
-        + " A hollow mark is the paper's number." * printed,
+        data=columns_of_lines(there, ("label", "reading", "value", "interval", "n", "seeds", "reference")),
+        note=_note(there) + " A hollow mark is the paper's number." * printed,
     )
+
+
+def _note(lines: Sequence[Row]) -> str:
+    """Over what the intervals are, as the lines say it themselves; nothing where none has one."""
+    seeds = {line["seeds"] or 1 for line in lines if line["interval"]}
+    over = {False: "images", True: "seeds and images"}
+    words = " or ".join(over[several] for several in sorted({n > 1 for n in seeds}))
+    return f"Bars and bands are 95 % intervals over {words}." if seeds else ""
 
 
 def axis_of(labels: Sequence[str]) -> str | None:
@@ -76,9 +81,10 @@ def split_label(label: str, axis: str | None) -> tuple[str, float | None]:
     return ", ".join(rest), x
 
 
-def place_of(series: str, places: Mapping[str, int], number: int) -> int:
-    """The colour of the model that a series begins with; others come after those of the models."""
-    return places.get(series.split(", ")[0], len(places) + number)
+def drawn_as(series: str, places: Mapping[str, int], number: int) -> dict[str, str]:
+    """As the model that a series begins with; one that is about no model of the page is grey, with a mark of its own."""
+    place = places.get(series.split(", ")[0])
+    return other_look(number) if place is None else look_of(place)
 
 
 def _curves(axis: Any, axis_name: str, told: list[Any], title: str, unit: str, places: Mapping[str, int]) -> None:
@@ -86,12 +92,14 @@ def _curves(axis: Any, axis_name: str, told: list[Any], title: str, unit: str, p
     for (series, x), line in told:
         if x is not None and " - " not in series:  # differences have the table to themselves: another scale
             groups.setdefault(series or PLAIN, []).append((x, line))
+    entries = []
     for number, (series, points) in enumerate(groups.items()):
         points.sort(key=lambda p: p[0])
-        shade = colour(place_of(series, places, number))
-        style = {"marker": MARKERS[number % len(MARKERS)], "linestyle": LINES[number % len(LINES)]}
+        style = drawn_as(series, places, number)
+        shade = style["color"]
         xs, ys = [x for x, _ in points], [_scaled(line["value"], unit) for _, line in points]
-        axis.plot(xs, ys, color=shade, label=series, markersize=5, linewidth=1.8, **style)
+        (curve,) = axis.plot(xs, ys, markersize=5, linewidth=1.8, **style)
+        entries.append((curve, series))
         held = [(x, *map(partial(_scaled, unit=unit), line["interval"])) for x, line in points if line["interval"]]
         if held:
             axis.fill_between(*zip(*held), color=shade, alpha=0.16, linewidth=0)
@@ -106,16 +114,17 @@ def _curves(axis: Any, axis_name: str, told: list[Any], title: str, unit: str, p
     axis.set_xlabel(f"{axis_name} ({UNITS.get(axis_name, 'no unit')})")
     _finish(axis, title, unit)
     if 1 < len(groups) <= 8 or PLAIN not in groups:
-        axis.legend(loc="best", fontsize=9)
+        legend(axis, entries, fontsize=9)
 
 
 def _dots(axis: Any, told: list[Any], title: str, unit: str, places: Mapping[str, int]) -> None:
     names = [line["label"] for _, line in told]
     for y, (_, line) in enumerate(told):
-        shade = colour(places.get(line["label"].split(", ")[0], len(places)))
+        style = drawn_as(line["label"], places, 0)
+        shade = style["color"]
         if line["interval"]:
             axis.plot([_scaled(v, unit) for v in line["interval"]], [y, y], color=shade, linewidth=2)
-        axis.plot(_scaled(line["value"], unit), y, "o", color=shade, markersize=6)
+        axis.plot(_scaled(line["value"], unit), y, style["marker"], color=shade, markersize=6)
         if isinstance(line["reference"], float):
             axis.plot(_scaled(line["reference"], unit), y, "o", color=INK, markerfacecolor="none", markersize=8)
     axis.set_yticks(range(len(names)), names, fontsize=9)

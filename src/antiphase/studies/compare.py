@@ -35,7 +35,10 @@ def compare(runs: Pair, images: ImageSet, config: CompareConfig, *, device: torc
     attacked = [attack_cells(run, images, attacks, seed=config.seed, device=device) for run in runs]
     looked_at = images.subset(min(config.measure_images or len(images), len(images)), config.seed)
     sides = [
-        {"name": name} | _about(run, cells) | {"attacks": cells} | _measured(run, other, looked_at, config, device)
+        {"name": name, "folder": str(run.folder)}
+        | _about(run, cells)
+        | {"attacks": cells}
+        | _measured(run, other, looked_at, config, device)
         for name, run, other, cells in zip(names, runs, reversed(runs), attacked)
     ]
     return {
@@ -92,6 +95,7 @@ def _trained(run: Run) -> Row:
         "training_seed": about["training"]["seed"],
         "train_accuracy": log[-1]["train_accuracy"],
         "test_accuracy": log[-1]["test_accuracy"],
+        "train_images": about["data"]["train"]["images"],
         "test_images": about["data"]["test"]["images"],
     }
 
