@@ -92,13 +92,15 @@ def _curves(axis: Any, axis_name: str, told: list[Any], title: str, unit: str, p
     for (series, x), line in told:
         if x is not None and " - " not in series:  # differences have the table to themselves: another scale
             groups.setdefault(series or PLAIN, []).append((x, line))
-    entries = []
+    entries: list[tuple[Any, str]] = []
     for number, (series, points) in enumerate(groups.items()):
         points.sort(key=lambda p: p[0])
         style = drawn_as(series, places, number)
         shade = style["color"]
         xs, ys = [x for x, _ in points], [_scaled(line["value"], unit) for _, line in points]
         (curve,) = axis.plot(xs, ys, markersize=5, linewidth=1.8, **style)
+        if before := sum(drawn.get_color() == shade and drawn.get_marker() == style["marker"] for drawn, _ in entries):
+            curve.set_linestyle((0, (1 + 3 * before, 2)))  # a further series of one model: its dashes tell it apart
         entries.append((curve, series))
         held = [(x, *map(partial(_scaled, unit=unit), line["interval"])) for x, line in points if line["interval"]]
         if held:
