@@ -208,7 +208,7 @@ def worker(folder):
 def test_three_processes_one_of_them_killed_complete_every_cell_once(tmp_path):
     workers = [worker(tmp_path) for _ in range(3)]
     started = tmp_path / "started"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
         begun = [line.split() for line in started.read_text().splitlines()] if started.exists() else []
         if len(begun) > 10 and any(pid == str(workers[0].pid) for _, pid in begun):
@@ -216,7 +216,7 @@ def test_three_processes_one_of_them_killed_complete_every_cell_once(tmp_path):
         time.sleep(0.01)
     os.kill(workers[0].pid, signal.SIGKILL)
     for process in workers:
-        process.wait(timeout=60)
+        process.wait(timeout=300)
     ledger = Ledger(tmp_path / "ledger")
     answers = {row["config"]["number"]: row["answer"]["square"] for _, row in ledger.rows()}
     assert answers == {i: i**2 for i in range(60)}

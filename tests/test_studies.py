@@ -399,7 +399,7 @@ def answers(folder) -> dict:
 def test_kill_9_in_the_middle_loses_no_row_and_a_rerun_ends_as_if_nothing_happened(ledger, tmp_path, shell):
     words = [sys.executable, "-m", "antiphase", "study", "run", "fig2a", "--ledger", str(tmp_path / "killed")]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline and len(list((tmp_path / "killed").glob("rows/*.json"))) < 3:
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
@@ -449,9 +449,11 @@ def test_a_full_size_cell_of_the_paper_scale_takes_two_steps_and_one_attack_step
     attacked = setting.attacked(short, replace(setting.pgd(setting.middle), steps=1, runs=1), n=8)
     bench = Bench(Ledger(tmp_path), data_root, scale="paper")
     images = bench.split("cifar10", "test").at_most(256)
-    bench.loaded["cifar10", "test"] = images  # accuracy on all 10,000 would be most of the time
+    bench.loaded["cifar10", "test", None] = images  # accuracy on all 10,000 would be most of the time
     assert len(run([attacked], bench).computed) == 2
-    assert bench.ledger.row(attacked)["answer"]["forwards_per_image"] <= 4
+    assert (
+        bench.ledger.row(attacked)["answer"]["forwards_per_image"] <= 6
+    )  # the look, start and step, and the judgement
 
 
 def test_missing_cells_are_named():
