@@ -298,7 +298,7 @@ def test_runs_become_a_page_from_their_folders_alone(pair, comparison, tmp_path)
 
 def test_one_run_without_results_is_a_page_of_slots_and_a_broken_cell_is_named(pair, tmp_path):
     alone = tmp_path / "alone"
-    shutil.copytree(pair[1].folder, alone, ignore=shutil.ignore_patterns("attacks", "measures", "looks"))
+    shutil.copytree(pair[1].folder, alone, ignore=shutil.ignore_patterns("attacks", "measures", "looks", "evals"))
     commands = [part.command for section in runs_page([alone]).sections for part in section.parts]
     assert [c.split()[1] for c in commands] == ["attack", "measure", "eval"]
     assert runs_page([alone]).no_lens.command == f"antiphase look {alone}"
@@ -311,7 +311,7 @@ def test_one_run_without_results_is_a_page_of_slots_and_a_broken_cell_is_named(p
 
 def test_other_prompts_are_another_question_and_of_one_question_the_latest_answer_is_shown(pair, comparison, tmp_path):
     run = tmp_path / "it's a$\\x$"
-    shutil.copytree(pair[1].folder, run, ignore=shutil.ignore_patterns("attacks", "measures", "looks"))
+    shutil.copytree(pair[1].folder, run, ignore=shutil.ignore_patterns("attacks", "measures", "looks", "evals"))
     commands = [part.command for section in runs_page([run]).sections for part in section.parts]
     assert all(shlex.split(c)[2] == str(run) for c in commands)
     attack, measured = comparison["models"][1]["attacks"][0], comparison["models"][1]["lipschitz"]

@@ -13,11 +13,16 @@ ROOM = 20_000_000  # characters of packed maps on one page, of at most 25 MB
 NUMBERS = ("cos", "cos_se", "rho", "amplification", "energy", "angle")
 
 
+def alike(cell: Cell) -> Any:
+    """Equal for looks that one lens can show: the same images at the same budgets."""
+    return cell["data"]["fingerprint"], tuple(cell["eps"])
+
+
 def together(looks: Sequence[Look]) -> tuple[list[Look], list[str]]:
     """Those that one lens can show, the same images at the same budgets, within the room of a page; and the others' names."""
     groups: dict[Any, list[Look]] = {}
     for name, cell in looks:
-        groups.setdefault((cell["data"]["fingerprint"], tuple(cell["eps"])), []).append((name, cell))
+        groups.setdefault(alike(cell), []).append((name, cell))
     largest = max(groups.values(), key=len, default=[])
     chosen: list[Look] = []
     for name, cell in largest:

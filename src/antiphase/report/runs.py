@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from antiphase import files
 from antiphase.config import Budget, InputError
 from antiphase.report.cards import accuracy, command, needs_data
 from antiphase.report.figures import sensitivity_figure, success_figure
+from antiphase.report.lens_payload import alike
 from antiphase.report.parts import Figure, Model, Page, Section, Slot, Table, Value, study_table
 from antiphase.studies.study import Line
 
@@ -39,7 +41,7 @@ def runs_page(folders: Sequence[Path]) -> Page:
     paths = " ".join(str(run.folder) for run in found)
     worded = ["--data NAME"] if any(needs_data(run.about) for run in found) else []
     all_of = [run.folder for run in found]
-    looks = tuple((run.name, cell) for run in found for cell in run.looks[-1:])
+    looks = _looks(found)
     return Page(
         title=", ".join(run.name for run in found) if len(found) < 5 else f"{len(found)} runs",
         lede="What is stored about these runs. Whether two of them differ is not tested here: antiphase compare does that.",
@@ -71,6 +73,16 @@ def _read(name: str, folder: Path) -> Found:
                 run.errors.append(str(error))
         getattr(run, kind).extend(cell for *_, cell in sorted(cells, key=lambda c: c[:2]))
     return run
+
+
+def _looks(found: list[Found]) -> tuple[tuple[str, Row], ...]:
+    """One a run: of those that most of the runs share, the latest."""
+    shared = Counter(kind for run in found for kind in {alike(cell) for cell in run.looks})
+    return tuple(
+        (run.name, max(enumerate(run.looks), key=lambda look: (shared[alike(look[1])], look[0]))[1])
+        for run in found
+        if run.looks
+    )
 
 
 def _card(run: Found) -> Model:
