@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -157,3 +158,29 @@ def visit(chromium):
     for context in contexts:
         context.close()
     assert not troubles
+
+
+class Pulled(Exception):
+    """The plug was pulled."""
+
+
+@pytest.fixture
+def pull_the_plug(monkeypatch) -> Callable[..., None]:
+    """Do something that keeps checkpoints, and stop it dead when it has kept more than so many."""
+
+    def pull(action: Callable[[], object], *, after: int) -> None:
+        from antiphase.training import loop
+
+        real, budget = loop.save, iter(range(after))
+
+        def save_then_stop(*args) -> None:
+            real(*args)
+            if next(budget, None) is None:
+                raise Pulled
+
+        with monkeypatch.context() as patch:
+            patch.setattr(loop, "save", save_then_stop)
+            with pytest.raises(Pulled):
+                action()
+
+    return pull

@@ -309,29 +309,12 @@ def test_a_small_diffclip_learns_digits_from_captions(trained, digits):
     assert trained.wording == "own"
 
 
-class Pulled(Exception):
-    """The plug was pulled."""
-
-
-def test_a_run_cut_off_in_the_middle_of_an_epoch_ends_with_the_same_bits(pairs, digits, tmp_path, monkeypatch):
-    from antiphase.training import loop
-
+def test_a_run_cut_off_in_the_middle_of_an_epoch_ends_with_the_same_bits(pairs, digits, tmp_path, pull_the_plug):
     recipe = {"epochs": 2, "batch_size": 200, "micro_batch": 64, "augment": "resized-crop"}
     whole = train_clip(SMALL, ContrastiveConfig(**recipe), pairs, digits[1], tmp_path / "whole", templates=WORDS)
     eager = ContrastiveConfig(**recipe, checkpoint_seconds=0.0)
-    real = loop.save
     for left in (10, 3):
-        budget = iter(range(left))
-
-        def save_then_stop(*args, budget=budget):
-            real(*args)
-            if next(budget, None) is None:
-                raise Pulled
-
-        monkeypatch.setattr(loop, "save", save_then_stop)
-        with pytest.raises(Pulled):
-            train_clip(SMALL, eager, pairs, digits[1], tmp_path / "cut", templates=WORDS)
-    monkeypatch.setattr(loop, "save", real)
+        pull_the_plug(lambda: train_clip(SMALL, eager, pairs, digits[1], tmp_path / "cut", templates=WORDS), after=left)
     cut = train_clip(SMALL, eager, pairs, digits[1], tmp_path / "cut", templates=WORDS)
     assert cut.weights_digest == whole.weights_digest
     drop = lambda rows: [{k: v for k, v in row.items() if k != "seconds"} for row in rows]  # noqa: E731

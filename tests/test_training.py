@@ -39,10 +39,6 @@ def test_the_same_config_and_seed_give_the_same_bits(digits, tmp_path):
     assert other.weights_digest != a.weights_digest
 
 
-class Pulled(Exception):
-    """The plug was pulled."""
-
-
 @pytest.mark.parametrize(
     "config",
     [
@@ -52,25 +48,12 @@ class Pulled(Exception):
     ],
     ids=["plain", "augmented", "adversarial"],
 )
-def test_a_run_cut_off_in_the_middle_of_an_epoch_ends_with_the_same_bits(digits, tmp_path, config, monkeypatch):
+def test_a_run_cut_off_in_the_middle_of_an_epoch_ends_with_the_same_bits(digits, tmp_path, config, pull_the_plug):
     """Checkpoints after every step, the plug pulled after step 15 of 24 and after step 3 of what was left."""
-    from antiphase.training import loop
-
     whole = train(SMALL, config, *digits, tmp_path / "whole")
     eager = TrainConfig(**{**vars(config), "checkpoint_seconds": 0.0})
-    real = loop.save
     for left in (15, 3):
-        budget = iter(range(left))
-
-        def save_then_stop(*args, budget=budget):
-            real(*args)
-            if next(budget, None) is None:
-                raise Pulled
-
-        monkeypatch.setattr(loop, "save", save_then_stop)
-        with pytest.raises(Pulled):
-            train(SMALL, eager, *digits, tmp_path / "cut")
-    monkeypatch.setattr(loop, "save", real)
+        pull_the_plug(lambda: train(SMALL, eager, *digits, tmp_path / "cut"), after=left)
     cut = train(SMALL, eager, *digits, tmp_path / "cut")
     assert cut.weights_digest == whole.weights_digest
     drop = lambda rows: [{k: v for k, v in row.items() if k != "seconds"} for row in rows]  # noqa: E731
