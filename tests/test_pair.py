@@ -35,10 +35,16 @@ def test_the_pair_is_small_and_whole():
 
 
 def test_its_accuracy_is_the_logged_one(run, images):
-    """On 2,000 of the 10,000 images, within three standard errors."""
-    logged = run.log[-1]["test_accuracy"]
-    assert accuracy(run.classifier(), images.subset(2000)) == pytest.approx(logged, abs=3 * (0.25 / 2000) ** 0.5)
-    assert run.about["data"]["test"]["fingerprint"] == images.fingerprint
+    """On all 10,000 images, but for near-ties on another processor."""
+    assert accuracy(run.classifier(), images) == pytest.approx(run.log[-1]["test_accuracy"], abs=5e-4)
+
+
+def test_accuracy_counts_what_the_model_itself_says(run, images):
+    """It runs lean; no prediction differs from the full computation's."""
+    classifier, some = run.classifier(), images.subset(1000)
+    with torch.no_grad():
+        said = torch.cat([classifier(batch.pixels).argmax(dim=1) for batch in some.batches(250)])
+    assert accuracy(classifier, some) == float((said.numpy() == some.labels).mean())
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from torch import nn
 from antiphase.attacks.result import AttackResult
 from antiphase.data.imageset import ImageSet
 from antiphase.measures.interval import rate
+from antiphase.models.lean import lean
 from antiphase.runtime import frozen
 
 DENOMINATORS = {
@@ -42,12 +43,18 @@ def rates_of(correct: NDArray[np.bool_], changed_in_run: NDArray[np.bool_]) -> d
     return {name: value.plain() for name, value in rates.items()}
 
 
+def predictions(
+    classifier: nn.Module, images: ImageSet, *, batch_size: int = 256, device: torch.device | str = "cpu"
+) -> NDArray[np.int64]:
+    """The class named for each image."""
+    with frozen(classifier), lean(classifier), torch.no_grad():
+        said = [classifier(batch.pixels.to(device)).argmax(dim=1).cpu() for batch in images.batches(batch_size)]
+    named: NDArray[np.int64] = torch.cat(said).numpy()
+    return named
+
+
 def accuracy(
     classifier: nn.Module, images: ImageSet, *, batch_size: int = 256, device: torch.device | str = "cpu"
 ) -> float:
     """Share of images classified correctly."""
-    correct = 0
-    with frozen(classifier), torch.no_grad():
-        for batch in images.batches(batch_size):
-            correct += int((classifier(batch.pixels.to(device)).argmax(dim=1).cpu() == batch.labels).sum())
-    return correct / len(images)
+    return float((predictions(classifier, images, batch_size=batch_size, device=device) == images.labels).mean())

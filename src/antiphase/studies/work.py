@@ -16,9 +16,9 @@ from antiphase.data.pair_catalog import is_captioned, load_pairs
 from antiphase.data.pairs import PairSet
 from antiphase.evals.config import EvalConfig
 from antiphase.measures.interval import rate
+from antiphase.measures.success import predictions
 from antiphase.models.checkpoint import Run
 from antiphase.models.prompts import templates
-from antiphase.runtime import frozen
 from antiphase.studies import measured, pictures
 from antiphase.studies.attacked import attack_cells
 from antiphase.studies.audited import audit_cell
@@ -177,9 +177,7 @@ def _evaluate(cell: Evaluated, bench: Bench) -> Answer:
 def _predict(cell: Predicted, bench: Bench) -> Answer:
     images = bench.images(cell.images)
     model = bench.run(cell.of).classifier_for(images, bench.device)
-    with frozen(model), torch.no_grad():
-        clean = [model(batch.pixels.to(bench.device)).argmax(dim=1).cpu() for batch in images.batches(256)]
-    said = torch.cat(clean).numpy()
+    said = predictions(model, images, device=bench.device)
     columns = {"id": images.ids.tolist(), "label": images.labels.tolist(), "clean": said.tolist()}
     return {"images": columns, "accuracy": rate(said == images.labels).plain()}
 
