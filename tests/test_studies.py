@@ -306,6 +306,11 @@ def test_status_show_and_verdicts_read_the_ledger(ledger, cli):
     status = json.loads(cli("study", "status", "--ledger", folder, "--json")[1])
     done = {s["name"]: (s["done"], s["cells"]) for s in status["studies"]}
     assert all(done[name][0] == done[name][1] > 0 for name in FOUR)
+    took = [row["provenance"]["seconds"] for _, row in Ledger(folder).rows()]
+    assert status["seconds"] == pytest.approx(sum(took), abs=0.1)
+    assert (
+        max(s["seconds"] for s in status["studies"]) < status["seconds"] < sum(s["seconds"] for s in status["studies"])
+    )
     shown = json.loads(cli("study", "show", "fig5", "--ledger", folder, "--json")[1])["studies"][0]
     assert shown["claims"] == ["K8"]
     assert all(line["value"] is not None for line in shown["lines"])

@@ -189,13 +189,25 @@ def _claims(named: list[Study], setting: Setting) -> set[str]:
 
 
 def _status(named: list[Study], setting: Setting, ledger: Ledger) -> dict[str, Any]:
+    """What is there of each study, and what it took; a cell that studies share counts once in the total."""
+    spent: dict[str, float] = {}
     rows = []
     for study in named:
         cells = ordered(study.cells(setting))
         failed = {cell.title: told["error"] for cell in cells if (told := ledger.failure(cell)) is not None}
-        done = sum(ledger.has(cell) for cell in cells)
-        rows.append({"name": study.name, "cells": len(cells), "done": done, "failed": failed})
-    return {"studies": rows, "damaged": ledger.damaged()}
+        spent |= {c.key: _seconds(c, ledger) for c in cells if ledger.has(c) and c.key not in spent}
+        mine = [spent[cell.key] for cell in cells if cell.key in spent]
+        counts = {"cells": len(cells), "done": len(mine), "seconds": round(sum(mine), 1)}
+        rows.append({"name": study.name, **counts, "failed": failed})
+    return {"studies": rows, "seconds": round(sum(spent.values()), 1), "damaged": ledger.damaged()}
+
+
+def _seconds(cell: Cell, ledger: Ledger) -> float:
+    try:
+        row = ledger.row(cell)
+    except InputError:  # a damaged row, named apart
+        return 0.0
+    return float(row["provenance"]["seconds"]) if row else 0.0
 
 
 def _verdicts(command: Command, setting: Setting, found: Found) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -121,7 +122,7 @@ def _headline(setting: Setting, judged: tuple[Verdict, ...]) -> str:
 
 
 def _section(study: Study, setting: Setting, found: Found, folder: Path) -> Section:
-    command = f"antiphase study run {study.name} --scale {setting.scale} --ledger {folder}"
+    command = shlex.join(["antiphase", "study", "run", study.name, "--scale", setting.scale, "--ledger", str(folder)])
     cells = ordered(study.cells(setting))
     done = sum(found.ledger.has(cell) for cell in cells)
     failed = [f"{cell.title}: {told['error']}" for cell in cells if (told := found.ledger.failure(cell)) is not None]
@@ -166,7 +167,7 @@ def _looks(folder: Path, rows: list[Row]) -> tuple[tuple[str, Row], ...]:
 
 
 def _look_command(folder: Path, keys: list[str], scale: ScaleName) -> str:
-    return f"antiphase look {' '.join(str(folder / 'runs' / key) for key in keys)} --scale {scale}"
+    return shlex.join(["antiphase", "look", *(str(folder / "runs" / key) for key in keys), "--scale", scale])
 
 
 def _made(rows: list[Row]) -> tuple[tuple[str, str], ...]:

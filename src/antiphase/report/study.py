@@ -7,6 +7,7 @@ from typing import Any
 
 from antiphase.console import stdout
 from antiphase.report.tables import number, table
+from antiphase.studies.cost import duration
 
 Row = dict[str, Any]
 COLOURS = {"supported": "green", "not supported": "red", "inconclusive": "yellow"}
@@ -88,8 +89,6 @@ def show_run(result: Row) -> None:
 
 
 def _show_plan(result: Row) -> None:
-    from antiphase.studies.cost import duration
-
     for cell in result["planned"]:
         say(f"{duration(cell['seconds']):>8}  {cell['title']}")
     learned = result["learned_from"]
@@ -108,9 +107,11 @@ def show_status(result: Row) -> None:
     say(f"{result['ledger']} at scale {result['scale']}", "bold")
     for study in result["studies"]:
         failed = f", {len(study['failed'])} failed" if study["failed"] else ""
-        say(f"  {study['name']:<16} {study['done']} of {study['cells']} cells{failed}")
+        took = f", {duration(study['seconds'])}" if study["done"] else ""
+        say(f"  {study['name']:<16} {study['done']} of {study['cells']} cells{took}{failed}")
         for title, error in study["failed"].items():
             say(f"    failed: {title}: {error}", "red")
+    say(f"  took {duration(result['seconds'])}, cells that studies share counted once")
     for sentence in result["damaged"]:
         say(sentence, "red")
 
