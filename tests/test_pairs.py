@@ -135,6 +135,16 @@ def test_shards_are_read_by_offset_in_any_order(shards):
     assert by_glob.captions == pairs.captions
 
 
+def test_a_range_of_shards_is_every_one_of_them(shards):
+    names = sorted(p.name for p in shards.glob("*.tar"))
+    stem, last = names[0].removesuffix("0.tar"), len(names) - 1
+    assert names == [f"{stem}{i}.tar" for i in range(len(names))]
+    by_range = load_pairs(f"{shards}/{stem}{{0..{last}}}.tar", "all", image_size=8)
+    assert by_range.captions == load_pairs(str(shards), "all", image_size=8).captions
+    with pytest.raises(InputError, match=f"{stem}{last + 1}.tar, which is not there"):
+        load_pairs(f"{shards}/{stem}{{0..{last + 1}}}.tar", "all", image_size=8)
+
+
 def test_a_large_set_of_shards_streams_and_says_the_same(shards, monkeypatch):
     cached = load_pairs(str(shards), "all", image_size=8)
     monkeypatch.setattr(cache, "CACHE_LIMIT", 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
@@ -36,7 +37,7 @@ def load_pairs(
     image_size: int | None = None,
     allow: Collection[str] = (),
 ) -> PairSet:
-    """A split of a named set of captioned images, of a folder in such a layout, or of webdataset shards (a folder or a glob).
+    """A split of a named set of captioned images, of a folder in such a layout, or of webdataset shards (folder, glob, range).
 
     `allow` names what may be left out (data/leniency.py); it is counted in `skipped`. A set without splits of its own has a
     fixed choice of images as its test split; "all" is everything.
@@ -68,7 +69,7 @@ def load_pairs(
 def _layout(name: str) -> str | None:
     folder = Path(name)
     if glob.has_magic(name) or folder.suffix == ".tar":
-        return "shards" if any(found.endswith(".tar") for found in glob.glob(name)) else None  # noqa: PTH207
+        return "shards" if tars(name) else None
     if not folder.is_dir():
         return None
     for layout, pattern in (
@@ -82,3 +83,20 @@ def _layout(name: str) -> str | None:
         if any(folder.glob(pattern)):
             return layout
     return None
+
+
+def tars(pattern: str) -> tuple[Path, ...]:
+    """The shards that a glob matches; every single one of a range as webdataset writes it, `shards/{00000..00331}.tar`."""
+    span = re.search(r"\{(\d+)\.\.(\d+)\}", pattern)
+    if span is None:
+        return tuple(sorted(Path(path) for path in glob.glob(pattern) if path.endswith(".tar")))  # noqa: PTH207
+    first, last = span.groups()
+    names = [
+        f"{pattern[: span.start()]}{number:0{len(first)}d}{pattern[span.end() :]}"
+        for number in range(int(first), int(last) + 1)
+    ]
+    found = [(name, tars(name)) for name in names]
+    for name, paths in found:
+        if not paths:
+            raise InputError(f"{pattern} asks for {name}, which is not there: give the range that you have, or a glob")
+    return tuple(path for _, paths in found for path in paths)

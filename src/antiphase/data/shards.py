@@ -6,7 +6,6 @@ order of training is a function of (seed, epoch) and not of the shards.
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import tarfile
@@ -24,6 +23,7 @@ from antiphase.data import cache
 from antiphase.data.decode import IMAGE_SUFFIXES, Encoded, decode, decoded_once, stamp, undecodable
 from antiphase.data.folders import TEST_NAMES, split_folder
 from antiphase.data.leniency import Leniency
+from antiphase.data.pair_catalog import tars
 from antiphase.data.pairs import PairSet, held_out
 
 BLOCK = 512  # bytes of a tar's header, and what its members are padded to
@@ -90,7 +90,7 @@ def _found(folder: str, split: str) -> tuple[tuple[Path, ...], bool]:
     """The shards of a split, and whether they are there because of it."""
     base = Path(folder)
     if not base.is_dir():
-        return tuple(sorted(Path(path) for path in glob.glob(folder) if path.endswith(".tar"))), False  # noqa: PTH207
+        return tars(folder), False
     if any((base / name).is_dir() for name in ("train", *TEST_NAMES)) and split != "all":
         return tuple(sorted(split_folder(base, split).rglob("*.tar"))), True
     return tuple(sorted(base.rglob("*.tar"))), False
