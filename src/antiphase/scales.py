@@ -27,6 +27,7 @@ class Scale:
     more_classes: str | None  # a second data set, with more classes; None: not at this scale
     larger_images: str  # a data set of larger images (the paper's Tiny ImageNet)
     eval_images: int | None  # class-balanced subset of the test split; None: all of it
+    more_images: int | None  # of the second data set, where fewer are classified correctly; None: as of the first
     measure_images: int  # of those, for what looks inside attention
     sharp_images: int  # of those, for estimates that search: L-power and L-ascent
     eps: tuple[str, ...]  # Linf budgets on which success spans little to nearly all
@@ -68,6 +69,7 @@ SCALES: dict[ScaleName, Scale] = {
         more_classes=None,
         larger_images="digits",
         eval_images=64,
+        more_images=None,
         measure_images=32,
         sharp_images=16,
         eps=("2/255", "4/255", "8/255", "16/255", "32/255"),
@@ -101,6 +103,7 @@ SCALES: dict[ScaleName, Scale] = {
         more_classes="cifar100",
         larger_images="tiny-imagenet",
         eval_images=512,
+        more_images=2_000,
         measure_images=512,
         sharp_images=64,
         eps=PAPER_EPS,
@@ -135,6 +138,7 @@ SCALES: dict[ScaleName, Scale] = {
         more_classes="cifar100",
         larger_images="tiny-imagenet",
         eval_images=1_000,
+        more_images=2_000,
         measure_images=512,
         sharp_images=128,
         eps=PAPER_EPS,
@@ -168,6 +172,7 @@ SCALES: dict[ScaleName, Scale] = {
         more_classes="cifar100",
         larger_images="tiny-imagenet",
         eval_images=None,
+        more_images=None,
         measure_images=1_000,
         sharp_images=256,
         eps=PAPER_EPS,

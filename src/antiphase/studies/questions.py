@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from antiphase.attacks import APGD, CW, FAB, PGD, AutoAttack, Square
+from antiphase.attacks import APGD, CW, FAB, PGD, AutoAttack, Linf, Square
 from antiphase.config import Budget
 from antiphase.models.clip_config import CLIPConfig
 from antiphase.studies.plan import Cell, Images, Model, Train, TrainClip
@@ -47,7 +47,9 @@ class Attacked(OfImages):
     def what(self) -> str:
         a = self.attack
         name = "FGSM" if isinstance(a, PGD) and a.steps == 1 and not a.random_start else a.name
-        return f"{name} {a.within}" + (f" away from the {a.label} label" if a.label != "true" else "")
+        own_step = isinstance(a, PGD) and isinstance(a.within, Linf) and a.step_size not in (None, a.within.eps)
+        pace = f" by {a.steps} steps of {Budget(a.step)}" if isinstance(a, PGD) and own_step else ""
+        return f"{name} {a.within}{pace}" + (f" away from the {a.label} label" if a.label != "true" else "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,6 +61,10 @@ class Setting:
         """Of the depths with enough seeds to decide anything, the largest."""
         return max(d for d in self.s.depths if self.s.seeds_at(d) == self.s.seeds)
 
+    def printed(self, value: float | None) -> float | None:
+        """A number of the paper about CIFAR-10, where this is its experiment: not on other data, nor at the smoke scale."""
+        return value if self.scale != "smoke" and self.data == "cifar10" else None
+
     def seeds(self, depth: int = 1) -> range:
         return range(self.s.seeds_at(depth))
 
@@ -109,14 +113,16 @@ class Setting:
     # --------------------------------------------------------------------------------------------- images and attacks
 
     def test(self, n: int | None = None, data: str | None = None) -> Images:
-        return Images(data=data or self.data, n=n or self.s.eval_images)
+        data = data or self.data
+        own = self.s.more_images if data == self.s.more_classes else None
+        return Images(data=data, n=n or own or self.s.eval_images)
 
     def learned(self, of: Train) -> Images:
         """As many of the images that a run learned from."""
         return Images(data=of.data, n=self.s.eval_images, split="train", learned=of.images, seed=of.training.seed)
 
-    def pgd(self, eps: Budget, **options: Any) -> PGD:
-        return PGD(within=Linf(eps), steps=self.s.pgd_steps, runs=self.s.pgd_runs, **options)
+    def pgd(self, eps: Budget, *, steps: int | None = None, **options: Any) -> PGD:
+        return PGD(within=Linf(eps), steps=steps or self.s.pgd_steps, runs=self.s.pgd_runs, **options)
 
     def patch(self, width: int, **options: Any) -> PGD:
         """Free pixels in a square: 50 steps of 0.05 in the paper's setting."""

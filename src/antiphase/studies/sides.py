@@ -74,26 +74,26 @@ def _right(answer: Answer) -> Array:
 
 # ------------------------------------------------------------------------------------------------- values of an attack
 
-READINGS = {
-    "asr_change": "prediction changed, of all images, mean over runs",
-    "asr_correct": "prediction changed, of correctly classified images, mean over runs",
-    "union_change": "prediction changed in at least one run, of all images",
-    "union_correct": "prediction changed in at least one run, of correctly classified images",
-    "robust_accuracy": "correct and changed in no run, of all images",
-    "accuracy": "correct without an attack, of all images",
-}
 ASR = ("asr_change", "asr_correct")  # the paper's reading first
 
 
 def success(reading: str) -> Values:
+    """Of an attack's answer, by the name of a reading.
+
+    asr_change, asr_correct      prediction changed, mean over runs; of all images, of the correctly classified
+    union_change, union_correct  changed in at least one run; of the same
+    robust_error                 wrong from the start or changed in at least one run, of all images: 1 - robust accuracy
+    accuracy                     correct without an attack, of all images
+    """
+
     def values(answer: Answer) -> tuple[Array, Array]:
         right = _right(answer)
         if reading == "accuracy":
             return right, np.ones_like(right)
         changed = np.array(answer["images"]["changed_in_run"], dtype=np.float64)  # (R, n)
         union = changed.max(axis=0)
-        if reading == "robust_accuracy":
-            return right * (1 - union), np.ones_like(right)
+        if reading == "robust_error":
+            return 1 - right * (1 - union), np.ones_like(right)
         rate = union if reading.startswith("union") else changed.mean(axis=0)
         return (rate * right, right) if reading.endswith("correct") else (rate, np.ones_like(right))
 
@@ -176,7 +176,7 @@ def lowest_accuracy(found: Found, models: Sequence[Model]) -> float | None:
 def difference_line(
     found: Found, label: str, one: Side, other: Side, reading: str, *, unit: Literal["%", ""] = "%"
 ) -> Line:
-    """First minus second on the same images; of attacks with McNemar's test of every seed on images both classify correctly."""
+    """First minus second on the same images; of attacks with McNemar's test of every seed on what any run changed."""
     from antiphase.measures.bootstrap import difference
 
     try:
@@ -185,32 +185,42 @@ def difference_line(
     except Missing:
         return Line(label=label, reading=reading, unit=unit, note="not run yet")
     note = ""
-    if reading == "asr_correct":  # one test serves both readings
-        tests = [_mcnemar(found(a), found(b)) for a, b in zip(one.cells, other.cells)]
-        note = "McNemar p by seed, both correct: " + ", ".join(f"{p:.2g} (n = {n})" for p, n in tests)
+    if reading in TESTED:
+        tests = [_mcnemar(found(a), found(b), TESTED[reading]) for a, b in zip(one.cells, other.cells)]
+        told = ", ".join(f"{p:.2g} (n = {n})" for p, n in tests)
+        note = f"McNemar p by seed, changed in any run, of {TESTED[reading]}: {told}"
     return Line(
         label=label, reading=reading, **pair(got), n=arms[0].top.shape[1], seeds=len(arms[0].top), unit=unit, note=note
     )
 
 
-def _mcnemar(a: Answer, b: Answer) -> tuple[float, int]:
+TESTED = {"asr_change": "all images", "asr_correct": "images that both classify correctly"}
+
+
+def _mcnemar(a: Answer, b: Answer, among: str) -> tuple[float, int]:
     from antiphase.measures.interval import mcnemar
 
-    both = (_right(a) * _right(b)).astype(bool)
+    both = _right(a) * _right(b) > 0 if among == TESTED["asr_correct"] else np.ones(len(_right(a)), dtype=bool)
     flags = [np.array(answer["images"]["changed_in_run"], dtype=bool).max(axis=0)[both] for answer in (a, b)]
     test = mcnemar(*flags)
     return float(test["p"]), int(both.sum())
 
 
-def trained_lines(found: Found, label: str, models: Sequence[Model]) -> list[Line]:
-    """Train and test accuracy of the same model over its seeds."""
-    lines = []
-    for name in ("train_accuracy", "test_accuracy"):
-        try:
-            values = [float(found(model)[name]) for model in models]
-        except Missing:
-            lines.append(Line(label=label, reading=name, note="not run yet"))
-            continue
-        spread = f"sd over seeds {100 * np.std(values, ddof=1):.1f} points" if len(values) > 1 else ""
-        lines.append(Line(label=label, reading=name, value=float(np.mean(values)), seeds=len(values), note=spread))
-    return lines
+def trained_lines(found: Found, label: str, models: Sequence[Model], reference: float | None = None) -> list[Line]:
+    """Train and test accuracy of the same model over its seeds, both after the last epoch and on clean images."""
+    return [_accuracy(found, label, models, split, reference) for split in ("train", "test")]
+
+
+def _accuracy(found: Found, label: str, models: Sequence[Model], split: str, reference: float | None) -> Line:
+    """Rows hold no image of these, so the interval is a normal one: the spread over seeds, then that of the images they share."""
+    shown: dict[str, Any] = {"label": label, "reading": f"{split}_accuracy", "reference": reference}
+    try:
+        answers = [found(model) for model in models]
+    except Missing:
+        return Line(**shown, note="not run yet")
+    values, n = [float(a[f"{split}_accuracy"]) for a in answers], int(answers[0][f"{split}_images"])
+    mean, between = float(np.mean(values)), float(np.var(values, ddof=1)) if len(values) > 1 else 0.0
+    half = 1.96 * (between / len(values) + mean * (1 - mean) / n) ** 0.5
+    spread = f"sd over seeds {100 * between**0.5:.1f} points" if len(values) > 1 else ""
+    around = (max(0.0, mean - half), min(1.0, mean + half))
+    return Line(**shown, value=mean, interval=around, n=n, seeds=len(values), note=spread)

@@ -16,7 +16,7 @@ from antiphase.data.pair_catalog import is_captioned, load_pairs
 from antiphase.data.pairs import PairSet
 from antiphase.evals.config import EvalConfig
 from antiphase.measures.interval import rate
-from antiphase.measures.success import predictions
+from antiphase.measures.success import accuracy, predictions
 from antiphase.models.checkpoint import Run
 from antiphase.models.prompts import templates
 from antiphase.studies import measured, pictures
@@ -118,14 +118,20 @@ def _train(cell: Train, bench: Bench) -> Answer:
     if cell.start is not None:
         training = replace(training, start_from=str(bench.run(cell.start).folder))
     folder = bench.ledger.run_folder(cell.key)
-    run = train(cell.model, training, *_learned(cell, bench), folder, device=bench.device, scale=bench.scale)
+    learned, judged = _learned(cell, bench)
+    run = train(cell.model, training, learned, judged, folder, device=bench.device, scale=bench.scale)
     log = run.log
+    classifier = run.classifier(bench.device)
     return {
         "title": run.config.title,
         "parameters": measured.parameters(run),
         "weights_sha256": run.weights_digest,
-        "train_accuracy": log[-1]["train_accuracy"],
+        "train_accuracy": accuracy(
+            classifier, learned, device=bench.device
+        ),  # of the end, clean: the log's is a running mean
         "test_accuracy": log[-1]["test_accuracy"],
+        "train_images": len(learned),
+        "test_images": len(judged),
         "log": [{k: v for k, v in row.items() if k != "seconds"} for row in log],
         "lambda": measured.lambda_rows(run) if run.config.is_differential else [],
     }

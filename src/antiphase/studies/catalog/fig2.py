@@ -14,6 +14,7 @@ from antiphase.studies.sides import ASR, Side, contrast, difference_line, line, 
 from antiphase.studies.study import FIGURE_ONLY, Contrast, Found, Line, Study
 
 Attacks = dict[str, Attack]  # by what a table calls them
+Asked = Callable[[Setting], Attacks]
 
 
 def pixels(setting: Setting) -> Attacks:
@@ -36,15 +37,23 @@ def twins(setting: Setting, data: str, attack: Attack) -> tuple[tuple[Attacked, 
     return vit, diff
 
 
-def _cells(attacks: Callable[[Setting], Attacks], *, predicted: bool) -> Callable[[Setting], list[Cell]]:
+def variants(setting: Setting) -> Attacks:
+    """What the paper leaves open about its PGD: away from which label, and with how many steps of which size."""
+    away = {f"eps {eps} away from the predicted label": setting.pgd(eps, label="predicted") for eps in setting.eps}
+    corners = setting.pgd(setting.middle, steps=10, step_size=2 / 255)
+    return {**away, f"eps {setting.middle}, torchattacks' 10 steps of 2/255": corners}
+
+
+def _none(_: Setting) -> Attacks:
+    return {}
+
+
+def _cells(attacks: Asked, besides: Asked = _none) -> Callable[[Setting], list[Cell]]:
     def cells(setting: Setting) -> list[Cell]:
-        chosen = list(attacks(setting).values())
-        if predicted:
-            chosen.append(setting.pgd(setting.middle, label="predicted"))
         return [
             cell
             for data in data_sets(setting)
-            for attack in chosen
+            for attack in [*attacks(setting).values(), *besides(setting).values()]
             for side in twins(setting, data, attack)
             for cell in side
         ]
@@ -52,21 +61,18 @@ def _cells(attacks: Callable[[Setting], Attacks], *, predicted: bool) -> Callabl
     return cells
 
 
-def _lines(attacks: Callable[[Setting], Attacks], *, predicted: bool) -> Callable[[Setting, Found], list[Line]]:
+def _lines(attacks: Asked, besides: Asked = _none) -> Callable[[Setting, Found], list[Line]]:
     def lines(setting: Setting, found: Found) -> list[Line]:
         table: list[Line] = []
         for data in data_sets(setting):
             models = [[setting.vit(s, data=data), setting.diffvit(s, data=data)] for s in setting.seeds()]
             for name, of_seeds in zip(("ViT", "DiffViT"), zip(*models)):
                 table += trained_lines(found, f"{name}, {data}", of_seeds)
-            chosen = attacks(setting)
-            if predicted:
-                away = f"eps {setting.middle} away from the predicted label"
-                chosen[away] = setting.pgd(setting.middle, label="predicted")
-            for label, attack in chosen.items():
-                for reading in ASR:
+            drawn = attacks(setting)
+            for label, attack in (drawn | besides(setting)).items():
+                for reading in (*ASR, "robust_error"):
                     vit, diff = (Side(side, success(reading)) for side in twins(setting, data, attack))
-                    told = FIGURE_ONLY if reading == "asr_change" and attack.label == "true" else None
+                    told = FIGURE_ONLY if reading == "asr_change" and label in drawn else None
                     for name, side in (("ViT", vit), ("DiffViT", diff)):
                         table.append(line(found, f"{name}, {data}, {label}", side, reading, reference=told))
                     table.append(difference_line(found, f"DiffViT - ViT, {data}, {label}", diff, vit, reading))
@@ -75,7 +81,7 @@ def _lines(attacks: Callable[[Setting], Attacks], *, predicted: bool) -> Callabl
     return lines
 
 
-def _contrasts(attacks: Callable[[Setting], Attacks], what: str) -> Callable[[Setting], list[Contrast]]:
+def _contrasts(attacks: Asked, what: str) -> Callable[[Setting], list[Contrast]]:
     """K1: the DiffViT is easier to fool at every budget and width, on every data set."""
 
     def contrasts(setting: Setting) -> list[Contrast]:
@@ -113,16 +119,16 @@ STUDIES = (
         name="fig2a",
         title="Figure 2a: PGD on ViT and DiffViT of depth 1",
         question="Is a depth-1 DiffViT easier to fool than its ViT at every budget, and does the gap narrow with more classes?",
-        cells=_cells(pixels, predicted=True),
-        lines=_lines(pixels, predicted=True),
+        cells=_cells(pixels, variants),
+        lines=_lines(pixels, variants),
         contrasts=lambda setting: [*_contrasts(pixels, "pixels")(setting), *_narrows(setting)],
     ),
     Study(
         name="fig2c",
         title="Figure 2c: patch attacks on ViT and DiffViT of depth 1",
         question="Is a depth-1 DiffViT easier to fool than its ViT by a patch of every width?",
-        cells=_cells(patches, predicted=False),
-        lines=_lines(patches, predicted=False),
+        cells=_cells(patches),
+        lines=_lines(patches),
         contrasts=_contrasts(patches, "patches"),
     ),
 )

@@ -71,7 +71,7 @@ STUDIES = (
         question="Does AutoAttack show the same trend with depth as PGD?",
         cells=lambda setting: every(setting, list(autoattack(setting).values())),
         lines=lambda setting, found: success_lines(
-            setting, found, autoattack(setting), ("asr_correct", "robust_accuracy")
+            setting, found, autoattack(setting), ("asr_correct", "robust_error")
         ),
         contrasts=_autoattack_contrasts,
     ),

@@ -53,14 +53,11 @@ def cells(setting: Setting) -> list[Cell]:
 
 
 def lines(setting: Setting, found: Found) -> list[Line]:
-    from dataclasses import replace
-
     table: list[Line] = []
     for place, way in _grid(setting):
         label = "vanilla" if place is None else f"trained at {_budgets(setting)[place]}, {way}"
-        printed = PRINTED[place] if setting.scale != "smoke" and way != "from scratch" else (None,) * 4
-        accuracy = trained_lines(found, label, _models(setting, place, way))
-        table += [replace(row, reference=printed[0]) for row in accuracy]
+        printed = [setting.printed(p) if way != "from scratch" else None for p in PRINTED[place]]
+        table += trained_lines(found, label, _models(setting, place, way), printed[0])
         for reading in ASR:
             for k, eps in enumerate(_budgets(setting)):
                 side = Side(_cells(setting, place, way, eps), success(reading))
