@@ -75,7 +75,11 @@ class Command:
 
 def run(command: Command) -> dict[str, Any]:
     named, ledger = chosen(command.names), Ledger(command.ledger)
-    given = pair_of(command.clip, command.diffclip, ledger)
+    if command.ledger.exists() and not command.ledger.is_dir():
+        raise InputError(f"--ledger {command.ledger} is a file: name a folder")
+    if command.data_root is not None and not command.data_root.is_dir():
+        raise InputError(f"--data-root {command.data_root} is no folder: name the one where data sets lie")
+    given = None if command.action == "list" else pair_of(command.clip, command.diffclip, ledger)
     setting = Setting.at(command.scale, command.data, given and given[0])
     about = {"action": command.action, "scale": command.scale, "ledger": str(command.ledger)}
     if command.action == "list":
@@ -113,7 +117,7 @@ def _table(study: Study, setting: Setting, found: Found) -> dict[str, Any]:
 
 
 def _shown(study: Study, setting: Setting, found: Found) -> dict[str, Any]:
-    cells = [{"kind": cell.kind, "title": cell.title, "key": cell.key} for cell in ordered(study.cells(setting))]
+    cells = [{"kind": cell.kind, "title": cell.title, "key": cell.key} for cell in study.grid(setting)]
     listed = [
         {"claim": c.claim, "part": c.part, "reading": c.reading, "name": c.name} for c in study.contrasts(setting)
     ]
@@ -121,7 +125,7 @@ def _shown(study: Study, setting: Setting, found: Found) -> dict[str, Any]:
 
 
 def _cells(named: list[Study], setting: Setting) -> list[Cell]:
-    return ordered(cell for study in named for cell in study.cells(setting))
+    return ordered(cell for study in named for cell in study.grid(setting))
 
 
 def _absent(cells: list[Cell], command: Command) -> dict[str, str]:
@@ -143,7 +147,7 @@ def _why_not(name: str, root: Path | None) -> str | None:
 
 def _planned(command: Command, named: list[Study], setting: Setting, ledger: Ledger) -> dict[str, Any]:
     cells = _cells(named, setting)
-    prices = Prices.learned(row for _, row in ledger.rows())
+    prices = Prices.learned(ledger.readable())
     todo = [cell for cell in cells if not ledger.has(cell)]
     costs = [prices.seconds(cell) for cell in todo]
     listed = [
@@ -190,24 +194,28 @@ def _claims(named: list[Study], setting: Setting) -> set[str]:
 
 def _status(named: list[Study], setting: Setting, ledger: Ledger) -> dict[str, Any]:
     """What is there of each study, and what it took; a cell that studies share counts once in the total."""
-    spent: dict[str, float] = {}
+    spent: dict[str, tuple[float, float]] = {}
     rows = []
     for study in named:
-        cells = ordered(study.cells(setting))
+        cells = study.grid(setting)
         failed = {cell.title: told["error"] for cell in cells if (told := ledger.failure(cell)) is not None}
-        spent |= {c.key: _seconds(c, ledger) for c in cells if ledger.has(c) and c.key not in spent}
+        spent |= {c.key: _spent(c, ledger) for c in cells if ledger.has(c) and c.key not in spent}
         mine = [spent[cell.key] for cell in cells if cell.key in spent]
-        counts = {"cells": len(cells), "done": len(mine), "seconds": round(sum(mine), 1)}
-        rows.append({"name": study.name, **counts, "failed": failed})
-    return {"studies": rows, "seconds": round(sum(spent.values()), 1), "damaged": ledger.damaged()}
+        rows.append({"name": study.name, "cells": len(cells), "done": len(mine), **_total(mine), "failed": failed})
+    return {"studies": rows, **_total(list(spent.values())), "damaged": ledger.damaged()}
 
 
-def _seconds(cell: Cell, ledger: Ledger) -> float:
+def _spent(cell: Cell, ledger: Ledger) -> tuple[float, float]:
+    """Seconds on the clock and of processors."""
     try:
         row = ledger.row(cell)
     except InputError:  # a damaged row, named apart
-        return 0.0
-    return float(row["provenance"]["seconds"]) if row else 0.0
+        return 0.0, 0.0
+    return (row["provenance"]["seconds"], row["provenance"]["processor_seconds"]) if row else (0.0, 0.0)
+
+
+def _total(spent: list[tuple[float, float]]) -> dict[str, float]:
+    return {name: round(sum(of[i] for of in spent), 1) for i, name in enumerate(("seconds", "processor_seconds"))}
 
 
 def _verdicts(command: Command, setting: Setting, found: Found) -> list[dict[str, Any]]:
@@ -232,8 +240,9 @@ def _exported(command: Command, named: list[Study], setting: Setting, found: Fou
     from antiphase.report.export import write_export
 
     tables = [_table(study, setting, found) for study in named]
-    rows = [row for _, row in found.ledger.rows()]
-    return {"files": write_export(command.out, rows, tables, _verdicts(command, setting, found))}
+    rows = list(found.ledger.readable())
+    written = write_export(command.out, rows, tables, _verdicts(command, setting, found))
+    return {"files": written, "damaged": found.ledger.damaged()}
 
 
 def exit_code(result: dict[str, Any]) -> int:

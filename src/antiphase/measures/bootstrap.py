@@ -13,6 +13,7 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+from scipy.stats import permutation_test, rankdata
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 REPLICATES = 2_000
@@ -27,6 +28,12 @@ class Arm:
     bottom: Array  # (S, n)
     sample: str = ""  # arms of the same sample are about the same images
     quantile: float | None = None  # of the tops whose bottom is 1; None: the ratio
+
+    @property
+    def here(self) -> Array:
+        """(S,): on the sample itself"""
+        here: Array = self.at(np.ones((1, self.top.shape[1])))[0]
+        return here
 
     def at(self, weights: Array) -> Array:
         """(R, n) counts of images -> (R, S)"""
@@ -53,6 +60,10 @@ def difference(a: Array, b: Array) -> Array:
     return a - b
 
 
+def difference_of_gaps(a: Array, b: Array, c: Array, d: Array) -> Array:
+    return np.subtract(a - b, c - d)
+
+
 def log_ratio(a: Array, b: Array) -> Array:
     with np.errstate(all="ignore"):
         return np.log(a) - np.log(b)
@@ -61,12 +72,24 @@ def log_ratio(a: Array, b: Array) -> Array:
 def rank_correlation(*values: Array) -> Array:
     """Spearman's, of a few layers: the first half of the arrays against the second; NaN where one half is constant."""
     half = len(values) // 2
-    x, y = (
-        np.stack(part).argsort(axis=0).argsort(axis=0).astype(np.float64) for part in (values[:half], values[half:])
-    )
+    x, y = (rankdata(np.stack(part), axis=0) for part in (values[:half], values[half:]))
     x, y = x - x.mean(axis=0), y - y.mean(axis=0)
-    rho: Array = (x * y).sum(axis=0) / np.sqrt((x**2).sum(axis=0) * (y**2).sum(axis=0))
+    with np.errstate(invalid="ignore"):
+        rho: Array = (x * y).sum(axis=0) / np.sqrt((x**2).sum(axis=0) * (y**2).sum(axis=0))
     return rho
+
+
+def ranked_alike(x: Array, y: Array) -> tuple[float, float]:
+    """Spearman's rho of a few numbers, and the share of orders of x that give one as large: all, or 9,999 at random."""
+    test = permutation_test(
+        (x,),
+        lambda order: float(rank_correlation(*order[:, None], *y[:, None])[0]),
+        permutation_type="pairings",
+        alternative="greater",
+        vectorized=False,
+        rng=0,
+    )
+    return float(test.statistic), float(test.pvalue)
 
 
 @lru_cache(maxsize=32)

@@ -35,16 +35,13 @@ def crossover(depths: Sequence[int], pairs: Sequence[tuple[Arm, Arm]], *, seed: 
     `interval` is over the replicates that cross at all; `none` is the share of those that do not.
     """
     gaps = np.stack([replicates(pair, difference, seed=seed) for pair in pairs], axis=1)  # (R + 1, depths)
-    here, changes = crossing(depths, gaps[0].tolist())
+    _, changes = crossing(depths, gaps[0].tolist())
     found = [crossing(depths, row.tolist())[0] for row in gaps[1:]]
     crossed = np.array([d for d in found if d is not None])
     tail = (1 - LEVEL) / 2
     return {
-        "depth": here,
         "median": float(np.median(crossed)) if len(crossed) else None,
         "interval": [float(q) for q in np.quantile(crossed, [tail, 1 - tail])] if len(crossed) else None,
         "sign_changes": changes,
         "none": 1 - len(crossed) / len(found),
-        "gaps": [float(g) for g in gaps[0]],
-        "depths": list(depths),
     }

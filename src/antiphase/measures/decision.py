@@ -6,7 +6,8 @@ inconclusive     anything else; so is a model below the scale's accuracy floor (
 not tested here  a contrast has no data, or only surrogates of the models that the claim is about
 no verdict       fewer than 3 seeds, fewer than 200 correctly classified images, or a scale that is for tests
 
-Every contrast is signed so that the claim says "above 0". A point is 0.01 of its unit: of a rate, a cosine, a logarithm.
+Every contrast is signed so that the claim says "above 0". A point is 0.01 of its unit: of a rate, a cosine, a logarithm. A
+contrast that is the distance to a threshold (saturated: above 95 %) is no effect, and may be as small as it likes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Literal
 POINT = 0.01
 SEEDS = 3
 RIGHT = 200
+Place = Literal["towards", "opposite", "negligible", "open"]
 Outcome = Literal["supported", "not supported", "inconclusive", "not tested here", "no verdict"]
 
 
@@ -29,26 +31,30 @@ class Finding:
     value: float | None = None
     interval: tuple[float, float] | None = None
     seeds: int = 0
+    n: int = 0  # images of each seed
     right: int = 0  # fewest correctly classified images of any model and seed in it
-    accuracy: float | None = None  # lowest test accuracy of a depth-1 model in it
+    accuracy: float | None = None  # lowest test accuracy of the depth-1 models by which its own are judged
     missing: str | None = None  # what it lacks; then it has no value
     surrogate: bool = False
+    threshold: bool = False  # how far something lies above a threshold, and no effect
+
+    @property
+    def place(self) -> Place | None:
+        """Where its interval lies, seen from the claim; None where there is none."""
+        if self.interval is None:
+            return None
+        low, high = self.interval
+        if high < 0:
+            return "opposite"
+        if not self.threshold and low >= -POINT and high <= POINT:
+            return "negligible"
+        return "towards" if low > 0 else "open"
 
 
 @dataclass(frozen=True)
 class Verdict:
     outcome: Outcome
     why: str
-
-
-def place(interval: tuple[float, float]) -> Literal["towards", "opposite", "negligible", "open"]:
-    """Where an interval lies, seen from the claim."""
-    low, high = interval
-    if high < 0:
-        return "opposite"
-    if low >= -POINT and high <= POINT:
-        return "negligible"
-    return "towards" if low > 0 else "open"
 
 
 def unfit(finding: Finding, floor: float) -> Verdict | None:
@@ -79,17 +85,15 @@ def decide(findings: Sequence[Finding], floor: float | None) -> Verdict:
     reasons = [unfit(f, floor) for f in findings]
     fit = [f for f, reason in zip(findings, reasons) if reason is None]
     for found in fit:
-        assert found.interval is not None
-        if (where := place(found.interval)) in ("opposite", "negligible"):
-            return Verdict(
-                "not supported", f"{found.name}: {'the other way round' if where == 'opposite' else 'no effect'}"
-            )
+        if found.place in ("opposite", "negligible"):
+            how = "the other way round" if found.place == "opposite" else "no effect"
+            return Verdict("not supported", f"{found.name}: {how}")
     held_back = [reason for reason in reasons if reason is not None]
     for outcome in ("not tested here", "no verdict", "inconclusive"):
         whys = dict.fromkeys(reason.why for reason in held_back if reason.outcome == outcome)
         if whys:
             return Verdict(outcome, "; ".join(whys))
-    undecided = [f.name for f in fit if f.interval is not None and place(f.interval) == "open"]
+    undecided = [f.name for f in fit if f.place == "open"]
     if undecided:
         return Verdict("inconclusive", f"{len(undecided)} of {len(fit)} contrasts undecided: {undecided[0]}")
     return Verdict("supported", f"all {len(fit)} contrasts in its direction")

@@ -14,10 +14,9 @@ from pyarrow import parquet
 
 from antiphase import files
 from antiphase.config import Budget
-from antiphase.report.study import columns_of, worth_noting
+from antiphase.report.study import COLUMNS, columns_of, worth_noting
 
 Row = dict[str, Any]
-HEAD = ("", "reference", "ours", "interval", "reading", "n", "seeds")
 LATEX = str.maketrans({"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "<": "$<$", ">": "$>$", "λ": r"$\lambda$"})
 
 
@@ -90,7 +89,7 @@ def _column(values: list[Any]) -> Any:
 
 
 def markdown(table: Row) -> str:
-    lines = [f"### {table['title']}", "", f"Scale {table['scale']}.", "", _md(HEAD), _md(["---"] * len(HEAD))]
+    lines = [f"### {table['title']}", "", f"Scale {table['scale']}.", "", _md(COLUMNS), _md(["---"] * len(COLUMNS))]
     lines += [_md(columns_of(line)) for line in table["lines"]]
     notes = [f"- {row['label']}, {row['reading']}: {row['note']}" for row in table["lines"] if worth_noting(row)]
     return "\n".join([*lines, "", *notes, ""])
@@ -103,9 +102,9 @@ def _md(texts: Iterable[str]) -> str:
 def latex(table: Row) -> str:
     """A `tabular` with its caption."""
     body = [" & ".join(text.translate(LATEX) for text in texts) + r" \\" for texts in map(columns_of, table["lines"])]
-    head = " & ".join(HEAD) + r" \\ \hline"
+    head = " & ".join(COLUMNS) + r" \\ \hline"
     caption = f"{table['title']} (scale {table['scale']})".translate(LATEX)
-    opening = [r"\begin{table}", rf"\caption{{{caption}}}", rf"\begin{{tabular}}{{l{'r' * (len(HEAD) - 1)}}}"]
+    opening = [r"\begin{table}", rf"\caption{{{caption}}}", rf"\begin{{tabular}}{{l{'r' * (len(COLUMNS) - 1)}}}"]
     return "\n".join([*opening, head, *body, r"\end{tabular}", r"\end{table}", ""])
 
 
@@ -120,24 +119,25 @@ def _verdict_table(verdicts: Sequence[Row]) -> str:
 
 def leaderboard(rows: Sequence[Row]) -> list[Row]:
     """Every attacked model in the shape of a RobustBench entry; `autoattack_acc` only where that very attack was run."""
-    found = []
+    found, titles = [], {row["key"]: row["title"] for row in rows}
     for row in rows:
         if row["kind"] != "Attacked" or row["answer"]["eps"] is None:
             continue
         attack, rates = row["config"]["attack"], row["answer"]["rates"]
         whole = attack["kind"] == "AutoAttack" and (attack["steps"], attack["targets"]) == (100, 9)
+        name, model = titles.get(row["needs"][0], row["title"]), row["config"]["of"]["model"]
         robust = f"{100 * rates['robust_accuracy']['value']:.2f}"
         found.append(
             {
                 "link": None,
-                "name": row["title"],
+                "name": name,
                 "authors": None,
                 "venue": None,
                 "additional_data": False,
                 "number_forward_passes": "1",
                 "dataset": row["config"]["images"]["data"],
                 "threat_model": attack["within"]["kind"],
-                "architecture": row["config"]["of"]["kind"],
+                "architecture": f"{name.split(',')[0]}, depth {model.get('vision', model)['depth']}",
                 "eps": str(Budget(row["answer"]["eps"])),
                 "clean_acc": f"{100 * rates['clean_accuracy']['value']:.2f}",
                 "reported": robust,

@@ -18,7 +18,6 @@ from antiphase.scales import ScaleName
 from antiphase.studies.catalog import studies
 from antiphase.studies.claims import verdicts
 from antiphase.studies.ledger import Damaged, Ledger
-from antiphase.studies.plan import ordered
 from antiphase.studies.questions import Looked
 from antiphase.studies.setting import Setting
 from antiphase.studies.study import Found, Study
@@ -30,7 +29,7 @@ PLACES = {name: i for i, name in enumerate(MODELS)}
 
 def ledger_page(folder: Path, scale: ScaleName | None = None, data: str | None = None) -> Page:
     ledger = Ledger(folder)
-    damaged, rows = ledger.damaged(), _readable(ledger)
+    damaged, rows = ledger.damaged(), list(ledger.readable())
     chosen: ScaleName = scale or _scale_of(rows)
     setting, found = Setting.at(chosen, data), Found(ledger)
     mine = [row for row in rows if row["scale"] == chosen]
@@ -53,16 +52,6 @@ def ledger_page(folder: Path, scale: ScaleName | None = None, data: str | None =
         made=_made(mine),
         source=str(folder),
     )
-
-
-def _readable(ledger: Ledger) -> list[Row]:
-    found = []
-    for path in sorted((ledger.folder / "rows").glob("*.json")):
-        try:
-            found.append(ledger.read(path))
-        except Damaged:
-            continue  # told apart, by name
-    return found
 
 
 def _scale_of(rows: list[Row]) -> ScaleName:
@@ -92,7 +81,7 @@ def verdict_of(row: Row) -> Verdict:
             name=c["name"],
             value=100 * c["value"],
             interval=None if c["interval"] is None else (100 * c["interval"][0], 100 * c["interval"][1]),
-            n=c["right"] or None,
+            n=c["n"] or None,
         )
         for c in deciding
     )
@@ -123,7 +112,7 @@ def _headline(setting: Setting, judged: tuple[Verdict, ...]) -> str:
 
 def _section(study: Study, setting: Setting, found: Found, folder: Path) -> Section:
     command = shlex.join(["antiphase", "study", "run", study.name, "--scale", setting.scale, "--ledger", str(folder)])
-    cells = ordered(study.cells(setting))
+    cells = study.grid(setting)
     done = sum(found.ledger.has(cell) for cell in cells)
     failed = [f"{cell.title}: {told['error']}" for cell in cells if (told := found.ledger.failure(cell)) is not None]
     parts: list[Table | Figure | Slot] = []

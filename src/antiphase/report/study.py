@@ -107,19 +107,25 @@ def show_status(result: Row) -> None:
     say(f"{result['ledger']} at scale {result['scale']}", "bold")
     for study in result["studies"]:
         failed = f", {len(study['failed'])} failed" if study["failed"] else ""
-        took = f", {duration(study['seconds'])}" if study["done"] else ""
+        took = f", {_took(study)}" if study["done"] else ""
         say(f"  {study['name']:<16} {study['done']} of {study['cells']} cells{took}{failed}")
         for title, error in study["failed"].items():
             say(f"    failed: {title}: {error}", "red")
-    say(f"  took {duration(result['seconds'])}, cells that studies share counted once")
+    say(f"  all: {_took(result)}, cells that studies share counted once")
     for sentence in result["damaged"]:
         say(sentence, "red")
+
+
+def _took(spent: Row) -> str:
+    return f"{duration(spent['seconds'])} ({duration(spent['processor_seconds'])} of processors)"
 
 
 def show_verdicts(result: Row) -> None:
     if result["verdicts"] and result["scale"] == "smoke":
         say("No verdicts: the smoke scale is for tests.", "yellow")
         return
+    if not result["verdicts"] and result["action"] == "verdicts":
+        say("These studies decide no claim of their own.", "yellow")
     for row in result["verdicts"]:
         style = f"bold {COLOURS.get(row['verdict'], 'dim')}"
         say(f"{row['claim']}: {row['verdict']} ({row['why']})", style)
@@ -136,6 +142,8 @@ def show_verdicts(result: Row) -> None:
 def show_export(result: Row) -> None:
     for path in result["files"]:
         print(path)
+    for sentence in result["damaged"]:
+        say(f"left out: {sentence}", "red")
 
 
 SHOWN: dict[str, Callable[[Row], None]] = {

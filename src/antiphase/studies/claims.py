@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
-from antiphase.measures.decision import Finding, Verdict, decide, place
+from antiphase.measures.decision import Finding, Verdict, decide
 from antiphase.studies.setting import Setting
-from antiphase.studies.study import Contrast, Found, Study
+from antiphase.studies.study import Contrast, Found, Missing, Study
 
 CLAIMS = {
     "K1": "a depth-1 DiffViT is easier to fool than its ViT at every budget and patch width",
@@ -54,7 +54,7 @@ def verdicts(studies: Iterable[Study], setting: Setting, found: Found) -> list[d
 
 def _judged(claim: str, listed: list[Contrast], setting: Setting, found: Found) -> dict[str, Any]:
     floor = setting.s.accuracy_floor
-    measured = [(contrast, contrast.finding(found)) for contrast in listed]
+    measured = [(contrast, _found(contrast, setting, found)) for contrast in listed]
     readings = list(dict.fromkeys(contrast.reading for contrast in listed))
 
     def of(reading: str, part: str | None = None) -> list[Finding]:
@@ -75,11 +75,21 @@ def _judged(claim: str, listed: list[Contrast], setting: Setting, found: Found) 
                 "part": contrast.part,
                 "reading": contrast.reading,
                 **asdict(finding),
-                "place": None if finding.interval is None else place(finding.interval),
+                "place": finding.place,
             }
             for contrast, finding in measured
         ],
     }
+
+
+def _found(contrast: Contrast, setting: Setting, found: Found) -> Finding:
+    """With the lowest test accuracy of its witnesses."""
+    finding = contrast.finding(found)
+    try:
+        reached = [float(found(witness)["test_accuracy"]) for witness in contrast.witnesses(setting)]
+    except Missing as gap:
+        return replace(finding, missing=finding.missing or f"no row of {gap}")
+    return replace(finding, accuracy=min(reached, default=None))
 
 
 def _plain(verdict: Verdict) -> dict[str, str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from filelock import FileLock
+
 from antiphase import files
 from antiphase.config import InputError, from_plain
 from antiphase.models.clip_config import CLIPConfig
@@ -32,13 +34,15 @@ def _run(path: Path, ledger: Ledger) -> Path:
     if not path.is_file():
         raise InputError(f"{path} is neither a run nor a checkpoint: make a run of it with antiphase convert")
     out = ledger.folder / "given" / files.sha256(path)[:12]
-    if not (out / "checkpoint.json").exists():
-        from antiphase.models.convert import convert
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(out.with_suffix(".lock")):
+        if not (out / "checkpoint.json").exists():
+            from antiphase.models.convert import convert
 
-        try:
-            convert(str(path), out)
-        except InputError as error:
-            raise InputError(f"{error}; do so with antiphase convert, and name the run that it makes") from None
+            try:
+                convert(str(path), out)
+            except InputError as error:
+                raise InputError(f"{error}; do so with antiphase convert, and name the run that it makes") from None
     return out
 
 

@@ -63,19 +63,38 @@ def log_of(name: str, layer: int | None = None, *, squared: bool = False, **only
     return values
 
 
+PAIRS = ("own", "untrained", "shuffled", "pseudo")  # the two branches of a head, and the controls
+
+
 def negative(pairs: str, layer: int | None = 0) -> Values:
     """Of an image's heads whose sign is decided (more than two standard errors from 0), those with cos < 0."""
 
     def values(answer: Answer) -> tuple[Array, Array]:
         rows = answer["rows"]
-        cos, error = column(rows, "cos"), np.nan_to_num(column(rows, "cos_se"))
-        decided = chosen(rows, layer, pairs=pairs) & (np.abs(np.nan_to_num(cos)) > 2 * error) & np.isfinite(cos)
-        return sums(rows, (cos < 0).astype(np.float64), decided)
+        cos, decided = _signs(rows)
+        return sums(rows, (cos < 0).astype(np.float64), decided & chosen(rows, layer, pairs=pairs))
 
     return values
 
 
-def stacked(pairs: str, layer: int = 0) -> Values:
+def undecided(pairs: str, layer: int | None = 0) -> Values:
+    """Of an image's heads, those whose sign is not decided: they are in no share of cos < 0."""
+
+    def values(answer: Answer) -> tuple[Array, Array]:
+        rows = answer["rows"]
+        _, decided = _signs(rows)
+        return sums(rows, (~decided).astype(np.float64), chosen(rows, layer, pairs=pairs))
+
+    return values
+
+
+def _signs(rows: Rows) -> tuple[Array, Any]:
+    """Cosines, and whether each is more than two standard errors from 0."""
+    cos, error = column(rows, "cos"), np.nan_to_num(column(rows, "cos_se"))
+    return cos, np.isfinite(cos) & (np.abs(np.nan_to_num(cos)) > 2 * error)
+
+
+def stacked(pairs: str, layer: int | None = 0) -> Values:
     """R2, from the rows of R1: all heads of a layer together have cos < 0 where the sum of their <J1, J2> is below 0."""
 
     def values(answer: Answer) -> tuple[Array, Array]:

@@ -13,7 +13,7 @@ import errno
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +75,11 @@ class Ledger:
             raise Damaged(f"{path} is damaged (its digest does not match): {remedy}")
         return row
 
-    def rows(self) -> Iterator[tuple[Path, Row]]:
-        """Every row there is, in the order of their keys."""
+    def readable(self) -> Iterator[Row]:
+        """Every row that is whole; `damaged` names the others."""
         for path in sorted((self.folder / "rows").glob("*.json")):
-            yield path, self.read(path)
+            with suppress(Damaged):
+                yield self.read(path)
 
     def damaged(self) -> list[str]:
         """What is wrong with each row that cannot be read."""
@@ -103,7 +104,10 @@ class Ledger:
 
     def failure(self, cell: Cell) -> Row | None:
         path = self.failed_path(cell.key)
-        return files.read_json(path, "error") if path.exists() else None
+        try:
+            return files.read_json(path, "error") if path.exists() else None
+        except InputError as error:
+            return {"error": str(error)}
 
     @contextmanager
     def room(self) -> Iterator[None]:

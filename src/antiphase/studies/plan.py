@@ -138,7 +138,7 @@ class TrainClip(Model):
 
     @property
     def surrogate(self) -> bool:
-        return (self.model.vision.width, self.model.vision.depth) != (768, 12)  # the published shape
+        return not _published(self.model)
 
     @property
     def title(self) -> str:
@@ -162,8 +162,17 @@ class Given(Model):
         return self.model.vision.image, self.model.vision.patch
 
     @property
+    def surrogate(self) -> bool:
+        return not _published(self.model)
+
+    @property
     def title(self) -> str:
-        return f"{self.model.title} {self.weights[:12]}"
+        return ("surrogate " if self.surrogate else "") + f"{self.model.title} {self.weights[:12]}"
+
+
+def _published(model: CLIPConfig) -> bool:
+    """Of the shape that the papers are about, ViT-B/16."""
+    return (model.vision.width, model.vision.depth) == (768, 12)
 
 
 def _attention(model: Tower) -> list[str]:

@@ -36,6 +36,8 @@ class OfImages(Cell):
 class Predicted(OfImages):
     """What it says of clean images."""
 
+    prompts: str | None = None  # how a CLIP words the classes; None: as it was trained, or as the paper does
+
 
 @dataclass(frozen=True, kw_only=True)
 class Attacked(OfImages):
@@ -145,10 +147,12 @@ class Evaluated(Cell):
     train_n: int | None = None  # training images at most
     costs: int = 96  # of a probe
     seed: int = 0
+    prompts: str | None = None  # as of Predicted
 
     @property
     def title(self) -> str:
-        return f"{self.task} of {self.of.title} on {self.data}"
+        worded = f" with prompts {self.prompts}" if self.prompts else ""
+        return f"{self.task} of {self.of.title} on {self.data}{worded}"
 
 
 @dataclass(frozen=True, kw_only=True)

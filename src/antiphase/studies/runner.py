@@ -15,7 +15,7 @@ from antiphase import console, runtime
 from antiphase.config import to_plain
 from antiphase.studies import work
 from antiphase.studies.cost import Prices, duration, group, operations
-from antiphase.studies.ledger import DiskFull, Ledger
+from antiphase.studies.ledger import DiskFull
 from antiphase.studies.plan import Cell, ordered
 from antiphase.studies.questions import data_of
 from antiphase.studies.work import Bench
@@ -168,7 +168,3 @@ def _tell(
     else:
         console.say(f"[{done}/{len(plan)}] {cell.title}; about {left} left{learned}")
     advance(1, f"about {left} left")
-
-
-def left_to_do(cells: Sequence[Cell], ledger: Ledger) -> list[Cell]:
-    return [cell for cell in ordered(cells) if not ledger.has(cell)]

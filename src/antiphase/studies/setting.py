@@ -110,6 +110,10 @@ class Setting:
         training = TrainConfig(epochs=epochs or own, seed=seed, adv_eps=adv_eps)
         return Train(model=model, training=training, data=data, images=s.train_images, start=start)
 
+    def witness(self, of: Train) -> Train:
+        """By whose test accuracy it is judged whether a model of its kind was trained enough: depth 1, main data, as usual."""
+        return self._train(of.model.layers[0], of.training.seed, 1, init=of.model.init)
+
     # --------------------------------------------------------------------------------------------- images and attacks
 
     def test(self, n: int | None = None, data: str | None = None) -> Images:
@@ -130,8 +134,9 @@ class Setting:
         return PGD(within=Patch(1.0, width), steps=steps, step_size=2.5 / steps, **options)
 
     def autoattack(self, eps: Budget) -> AutoAttack:
+        """Away from the predicted label: of correct images that is the true one, and wrong ones are not left out."""
         steps, targets, queries = self.s.autoattack
-        return AutoAttack(within=Linf(eps), steps=steps, targets=targets, queries=queries)
+        return AutoAttack(within=Linf(eps), label="predicted", steps=steps, targets=targets, queries=queries)
 
     def cw(self) -> CW:
         searches, steps = self.s.cw
@@ -159,8 +164,8 @@ class Setting:
 
     @property
     def published(self) -> bool:
-        """Models of the published kind: given, or trained at the paper scale."""
-        return self.pair is not None or self.scale == "paper"
+        """Models of the published shape: given, or trained at the paper scale. A small pair of the user's own stands in too."""
+        return not self.clip(0).surrogate
 
     @property
     def _pairs(self) -> str:

@@ -13,8 +13,8 @@ import numpy as np
 
 from antiphase.measures.bootstrap import Arm, Statistic, first, interval
 from antiphase.measures.decision import Finding
-from antiphase.studies.plan import Model, Train
-from antiphase.studies.questions import Attacked, OfImages, Predicted
+from antiphase.studies.plan import Model
+from antiphase.studies.questions import Attacked, Audited, OfImages, Predicted
 from antiphase.studies.study import SURROGATE, Answer, Contrast, Found, Line, Missing
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -36,12 +36,12 @@ class Side:
         return Arm(np.stack(tops), np.stack(bottoms), "; ".join(sorted(samples)), self.quantile)
 
     def right(self, found: Found) -> int:
-        """Fewest correctly classified images of any seed."""
-        return min(int(_right(found(_told(cell))).sum()) for cell in self.cells)
+        """Fewest correctly classified images of any seed: by the model, and by its baseline where it is held against one."""
+        return min(int(np.prod([_right(found(told)) for told in tellers(cell)], axis=0).sum()) for cell in self.cells)
 
     @property
     def models(self) -> tuple[Model, ...]:
-        return tuple(cell.of for cell in self.cells)
+        return tuple(model for cell in self.cells for model in _models(cell))
 
     @property
     def surrogate(self) -> bool:
@@ -62,9 +62,15 @@ def lambdas(cells: tuple[OfImages, ...], depth: int) -> list[Side]:
     return [at(layer) for layer in range(depth)]
 
 
-def _told(cell: OfImages) -> OfImages:
-    """The cell that knows what the model says of the clean images."""
-    return cell if isinstance(cell, Attacked | Predicted) else Predicted(of=cell.of, images=cell.images)
+def _models(cell: OfImages) -> list[Model]:
+    return [cell.of, cell.base] if isinstance(cell, Audited) else [cell.of]
+
+
+def tellers(cell: OfImages) -> list[OfImages]:
+    """The cells that know what its models say of the clean images."""
+    if isinstance(cell, Attacked | Predicted):
+        return [cell]
+    return [Predicted(of=model, images=cell.images) for model in _models(cell)]
 
 
 def _right(answer: Answer) -> Array:
@@ -74,6 +80,7 @@ def _right(answer: Answer) -> Array:
 
 # ------------------------------------------------------------------------------------------------- values of an attack
 
+ALIKE = 0.02  # what `about equal` is taken to mean: within two points
 ASR = ("asr_change", "asr_correct")  # the paper's reading first
 
 
@@ -101,9 +108,9 @@ def success(reading: str) -> Values:
 
 
 def distance(answer: Answer) -> tuple[Array, Array]:
-    """Size of the smallest perturbation found, of images first correct; what was not fooled is left out."""
-    won = np.array(answer["images"]["changed_in_run"], dtype=np.float64).max(axis=0)
-    return np.array(answer["images"]["distance"]), won * _right(answer)
+    """Size of the smallest perturbation found, of images first correct; of one that was not fooled, infinite."""
+    won = np.array(answer["images"]["changed_in_run"], dtype=bool).max(axis=0)
+    return np.where(won, np.array(answer["images"]["distance"], dtype=np.float64), np.inf), _right(answer)
 
 
 # ------------------------------------------------------------------------------------------------- lines and contrasts
@@ -140,37 +147,47 @@ def contrast(
     reading: str,
     sides: Sequence[Side],
     statistic: Statistic = first,
+    *,
+    threshold: bool = False,
 ) -> Contrast:
-    """A statistic of the sides that the claim says is above 0."""
-    cells = tuple(cell for side in sides for one in side.cells for cell in (one, _told(one), one.of))
+    """A statistic of the sides that the claim says is above 0; `threshold` where it is a distance to one, and no effect."""
+    asked = [cell for side in sides for one in side.cells for cell in (one, *tellers(one))]
+    models = [model for side in sides for model in side.models]
 
     def finding(found: Found) -> Finding:
         try:
             arms = [side.arm(found) for side in sides]
             right = min(side.right(found) for side in sides)
-            accuracy = lowest_accuracy(found, [model for side in sides for model in side.models])
         except Missing as gap:
             return Finding(name=name, missing=f"no row of {gap}")
         return Finding(
             name=name,
             **pair(interval(arms, statistic)),
             seeds=min(len(side.cells) for side in sides),
+            n=max(arm.top.shape[1] for arm in arms),
             right=right,
-            accuracy=accuracy,
             surrogate=any(side.surrogate for side in sides),
+            threshold=threshold,
         )
 
+    cells = tuple(dict.fromkeys([*asked, *models]))
     return Contrast(claim=claim, name=name, part=part, reading=reading, finding=finding, cells=cells)
 
 
-def lowest_accuracy(found: Found, models: Sequence[Model]) -> float | None:
-    """Test accuracy of the weakest depth-1 model that was trained as usual; where there is none, of the weakest of all.
+def alike(claim: str, what: str, part: str, reading: str, sides: Sequence[Side]) -> list[Contrast]:
+    """The mean difference of two sides lies within two points of zero, on either side."""
 
-    None where nothing was trained here: published models have no floor to reach.
-    """
-    trained = [m for m in models if isinstance(m, Train)]
-    usual = [m for m in trained if m.training.adv_eps is None and m.model.depth == 1] or trained
-    return min((float(found(m)["test_accuracy"]) for m in usual), default=None)
+    def not_above(a: Array, b: Array) -> Array:
+        return ALIKE - (a - b)
+
+    def not_below(a: Array, b: Array) -> Array:
+        return ALIKE + (a - b)
+
+    margin = f"{100 * ALIKE:.0f} points"
+    return [
+        contrast(claim, f"{margin} {sign} ({what})", part, reading, sides, statistic, threshold=True)
+        for sign, statistic in (("-", not_above), ("+", not_below))
+    ]
 
 
 def difference_line(

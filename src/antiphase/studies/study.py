@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from antiphase.measures.decision import Finding
 from antiphase.studies.ledger import Ledger
-from antiphase.studies.plan import Cell
+from antiphase.studies.plan import Cell, Train, ordered
 from antiphase.studies.setting import Setting
 
 Answer = dict[str, Any]
@@ -67,6 +67,10 @@ class Contrast:
     finding: Callable[[Found], Finding]
     cells: tuple[Cell, ...] = ()
 
+    def witnesses(self, setting: Setting) -> list[Train]:
+        """Of the models trained here: a published one has no accuracy to reach."""
+        return list(dict.fromkeys(setting.witness(cell) for cell in self.cells if isinstance(cell, Train)))
+
 
 def nothing(_: Setting) -> list[Contrast]:
     return []
@@ -84,6 +88,11 @@ class Study:
         None  # measured at the cpu scale, on a ledger without any of its cells; None: not measured yet
     )
     clip: bool = False  # takes --clip and --diffclip, and trains surrogates without them
+
+    def grid(self, setting: Setting) -> list[Cell]:
+        """Every cell, in the order in which to do them: those it asks for, what they need, and the witnesses of its claims."""
+        judged = [witness for contrast in self.contrasts(setting) for witness in contrast.witnesses(setting)]
+        return ordered([*self.cells(setting), *judged])
 
     def claims(self, setting: Setting) -> list[str]:
         return list(dict.fromkeys(contrast.claim for contrast in self.contrasts(setting)))

@@ -88,7 +88,12 @@ class Bench:
         if not (folder / "checkpoint.json").exists():
             row = self.ledger.row_path(cell.key)
             raise InputError(f"{folder} is gone, though {row} is there: move that row away, and it is trained again")
-        return Run(folder)
+        run, row_of = Run(folder), self.ledger.row(cell)
+        if row_of is not None and row_of["answer"]["weights_sha256"] != run.weights_digest:
+            raise InputError(
+                f"{folder} holds other weights than {cell.title} had: put them back, or choose another --ledger"
+            )
+        return run
 
 
 def answer(cell: Cell, bench: Bench) -> Answer:
@@ -175,14 +180,16 @@ def _given(cell: Given, bench: Bench) -> Answer:
 def _evaluate(cell: Evaluated, bench: Bench) -> Answer:
     config = EvalConfig(costs=cell.costs, seed=cell.seed)
     sizes: dict[str, Any] = {"root": bench.data_root, "images": cell.n, "train_images": cell.train_n}
-    found = evaluate(bench.run(cell.of), (cell.data,), (cell.task,), config, **sizes, device=bench.device)
+    found = evaluate(
+        Run(bench.run(cell.of).folder, cell.prompts), (cell.data,), (cell.task,), config, **sizes, device=bench.device
+    )
     data = [part["data"] for part in found["cells"]]
     return {"rows": found["rows"], "looked_at": data}
 
 
 def _predict(cell: Predicted, bench: Bench) -> Answer:
     images = bench.images(cell.images)
-    model = bench.run(cell.of).classifier_for(images, bench.device)
+    model = Run(bench.run(cell.of).folder, cell.prompts).classifier_for(images, bench.device)
     said = predictions(model, images, device=bench.device)
     columns = {"id": images.ids.tolist(), "label": images.labels.tolist(), "clean": said.tolist()}
     return {"images": columns, "accuracy": rate(said == images.labels).plain()}

@@ -28,34 +28,50 @@ def _plan(setting: Setting) -> list[tuple[str, Task]]:
     return [*shown, ("mmvp", "pairs")]
 
 
-def _cells(setting: Setting, name: str, data: str, task: Task) -> list[Evaluated]:
+def _wordings(setting: Setting, task: Task) -> tuple[str | None, ...]:
+    """ImageNet's 80 templates, and one for comparison; a surrogate knows only the words it was trained with."""
+    return ("imagenet80", "a") if setting.published and task == "zero-shot" else (None,)
+
+
+def _cells(setting: Setting, name: str, data: str, task: Task, prompts: str | None) -> list[Evaluated]:
     s = setting.s
     sizes: dict[str, Any] = {"n": s.eval_images, "train_n": s.probe_images, "costs": s.probe_costs}
-    return [Evaluated(of=model, data=data, task=task, **sizes) for model in setting.clips(name)]
+    return [Evaluated(of=model, data=data, task=task, prompts=prompts, **sizes) for model in setting.clips(name)]
+
+
+def _asked(setting: Setting) -> list[tuple[str, Evaluated]]:
+    """By the name of the model."""
+    return [
+        (name, cell)
+        for data, task in _plan(setting)
+        for prompts in _wordings(setting, task)
+        for name in NAMES
+        for cell in _cells(setting, name, data, task, prompts)
+    ]
 
 
 def cells(setting: Setting) -> list[Cell]:
-    return [cell for data, task in _plan(setting) for name in NAMES for cell in _cells(setting, name, data, task)]
+    return [cell for _, cell in _asked(setting)]
 
 
 def lines(setting: Setting, found: Found) -> list[Line]:
     """Each seed on its own: an evaluation has its own interval. The printed numbers are those of CC12M."""
     table: list[Line] = []
-    for data, task in _plan(setting):
-        for name in NAMES:
-            for cell in _cells(setting, name, data, task):
-                label = f"{name}, {data}, seed {cell.of.run_seed}"
-                try:
-                    rows = found(cell)["rows"]
-                except Missing:
-                    table.append(Line(label=label, reading=task, note="not run yet"))
-                    continue
-                table += [_line(label, row, data, name, surrogate=cell.of.surrogate) for row in rows]
+    for name, cell in _asked(setting):
+        worded = f", prompts {cell.prompts}" if cell.prompts else ""
+        label = f"{name}, {cell.data}{worded}, seed {cell.of.run_seed}"
+        try:
+            rows = found(cell)["rows"]
+        except Missing:
+            table.append(Line(label=label, reading=cell.task, note="not run yet"))
+            continue
+        table += [_line(label, row, cell, name) for row in rows]
     return table
 
 
-def _line(label: str, row: dict[str, Any], data: str, name: str, *, surrogate: bool) -> Line:
-    told = published(row["name"], data, "CC12M", name)
+def _line(label: str, row: dict[str, Any], cell: Evaluated, name: str) -> Line:
+    surrogate = cell.of.surrogate
+    told = None if surrogate or cell.prompts == "a" else published(row["name"], cell.data, "CC12M", name)
     printed: float | str | None = None
     if told is not None:
         printed = told["value"] / 100 if "value" in told else f"CLIP +{told['gain']}"

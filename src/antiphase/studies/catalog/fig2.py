@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
-from antiphase.measures.bootstrap import Array, difference
+from antiphase.measures.bootstrap import difference, difference_of_gaps
 from antiphase.studies.plan import Cell
 from antiphase.studies.questions import Attack, Attacked
 from antiphase.studies.setting import Setting
@@ -100,7 +98,9 @@ def _narrows(setting: Setting) -> list[Contrast]:
     """K19: the gap is smaller where there are more classes, at every budget."""
     few, *more = data_sets(setting)
     return [
-        contrast("K19", f"gap on {few} - gap on {many}, {label}", f"{few} and {many}", reading, sides, _gaps)
+        contrast(
+            "K19", f"gap on {few} - gap on {many}, {label}", f"{few} and {many}", reading, sides, difference_of_gaps
+        )
         for reading in ASR
         for many in more
         for label, attack in pixels(setting).items()
@@ -108,10 +108,6 @@ def _narrows(setting: Setting) -> list[Contrast]:
             [Side(side, success(reading)) for data in (few, many) for side in reversed(twins(setting, data, attack))]
         ]
     ]
-
-
-def _gaps(diff_few: Array, vit_few: Array, diff_many: Array, vit_many: Array) -> Array:
-    return np.subtract(diff_few - vit_few, diff_many - vit_many)
 
 
 STUDIES = (

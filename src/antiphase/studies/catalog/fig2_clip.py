@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from antiphase.measures.bootstrap import Array, difference
 from antiphase.studies.clips import asked, sides, success_lines, under
 from antiphase.studies.plan import Cell
 from antiphase.studies.questions import Attack
 from antiphase.studies.setting import Setting
-from antiphase.studies.sides import ASR, contrast, success
+from antiphase.studies.sides import ALIKE, ASR, Side, alike, contrast, success
 from antiphase.studies.study import FIGURE_ONLY, Contrast, Found, Line, Study
 
-ALIKE = 0.02  # what `about equal` is taken to mean: within two points
 UNION = ("union_change", "union_correct")
 Attacks = Callable[[Setting], dict[str, Attack]]
 
@@ -42,27 +39,33 @@ def _lines(attacks: Attacks, readings: tuple[str, ...]) -> Callable[[Setting, Fo
     return lambda setting, found: success_lines(setting, found, attacks(setting), readings, FIGURE_ONLY)
 
 
-def _alike(a: Array, b: Array) -> Array:
-    return ALIKE - np.abs(a - b)
-
-
-def _contrasts(attacks: Attacks, *, alike: bool) -> Callable[[Setting], list[Contrast]]:
-    """K9: DiffCLIP above CLIP on COCO, everywhere. K10: above it on ImageNet by pixels, within two points by patches."""
+def _contrasts(attacks: Attacks, *, equally: bool) -> Callable[[Setting], list[Contrast]]:
+    """K9: on COCO nowhere below CLIP by two points. K10: above it on ImageNet by pixels, within two points by patches."""
 
     def contrasts(setting: Setting) -> list[Contrast]:
         found: list[Contrast] = []
         for reading in ASR:
             for label, attack in attacks(setting).items():
-                for claim, named in (("K9", "coco"), ("K10", "imagenet")):
-                    both = sides(setting, setting.clip_data[named], under(attack), success(reading))
-                    pair = [both["DiffCLIP"], both["CLIP"]]
-                    equal = alike and claim == "K10"
-                    what = f"ASR of DiffCLIP - CLIP, {named}, {label}"
-                    name = f"{100 * ALIKE:.0f} points - |{what}|" if equal else what
-                    found.append(contrast(claim, name, named, reading, pair, _alike if equal else difference))
+                coco, imagenet = (_ends(setting, data, attack, reading) for data in ("coco", "imagenet"))
+                what = f"ASR of DiffCLIP - CLIP, imagenet, {label}"
+                name = f"ASR of DiffCLIP - CLIP + {100 * ALIKE:.0f} points, coco, {label}"
+                found.append(contrast("K9", name, "coco", reading, coco, _at_least, threshold=True))
+                if equally:
+                    found += alike("K10", what, "imagenet", reading, imagenet)
+                else:
+                    found.append(contrast("K10", what, "imagenet", reading, imagenet, difference))
         return found
 
     return contrasts
+
+
+def _ends(setting: Setting, named: str, attack: Attack, reading: str) -> list[Side]:
+    both = sides(setting, setting.clip_data[named], under(attack), success(reading))
+    return [both["DiffCLIP"], both["CLIP"]]
+
+
+def _at_least(a: Array, b: Array) -> Array:
+    return difference(a, b) + ALIKE
 
 
 STUDIES = (
@@ -72,7 +75,7 @@ STUDIES = (
         question="Is DiffCLIP easier to fool than CLIP by perturbed pixels?",
         cells=lambda setting: every(setting, pixels(setting)),
         lines=_lines(pixels, ASR),
-        contrasts=_contrasts(pixels, alike=False),
+        contrasts=_contrasts(pixels, equally=False),
         clip=True,
     ),
     Study(
@@ -81,7 +84,7 @@ STUDIES = (
         question="Is DiffCLIP easier to fool than CLIP by a patch?",
         cells=lambda setting: every(setting, patches(setting)),
         lines=_lines(patches, ASR),
-        contrasts=_contrasts(patches, alike=True),
+        contrasts=_contrasts(patches, equally=True),
         clip=True,
     ),
     Study(

@@ -28,8 +28,8 @@ def _cw_lines(setting: Setting, found: Found) -> list[Line]:
                 reading = f"CW l2, {label}"
                 table.append(line(found, f"{name}, depth {depth}", side, reading, reference=told, unit=""))
         for name, cells in twins(setting, depth, _cw(setting)).items():
-            side = Side(cells, success("asr_change"))
-            table.append(line(found, f"{name}, depth {depth}", side, "share of images that CW moves"))
+            side = Side(cells, success("asr_correct"))
+            table.append(line(found, f"{name}, depth {depth}", side, "share of correct images that CW fools"))
     pairs = [(d["ViT"], d["DiffViT"]) for d in (_distances(setting, depth, 0.5) for depth in setting.s.depths)]
     return [*table, crossover_line(setting, found, "crossover depth, CW", pairs, "- median CW l2")]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from antiphase.measures.bootstrap import Array, log_ratio, rank_correlation
+from antiphase.measures.bootstrap import Array, log_ratio, rank_correlation, ranked_alike
 from antiphase.studies.catalog.fig3d import lipschitz, sampled
 from antiphase.studies.depths import NAMES, twins
 from antiphase.studies.inside import log_of
@@ -12,7 +12,7 @@ from antiphase.studies.plan import Cell
 from antiphase.studies.questions import OfImages
 from antiphase.studies.setting import Setting
 from antiphase.studies.sides import Side, contrast, lambdas, line
-from antiphase.studies.study import FIGURE_ONLY, Contrast, Found, Line, Study
+from antiphase.studies.study import FIGURE_ONLY, Contrast, Found, Line, Missing, Study
 
 
 def _cells(setting: Setting) -> list[Cell]:
@@ -39,24 +39,51 @@ def _wider(*moments: Array) -> Array:
     return _spread(*moments[:half]) - _spread(*moments[half:])
 
 
+def _uneven(*means: Array) -> Array:
+    """Standard deviation of E[log L] over layers, the first half of the arrays less the second."""
+    half = len(means) // 2
+    apart: Array = np.std(means[:half], axis=0, ddof=1) - np.std(means[half:], axis=0, ddof=1)
+    return apart
+
+
 def lines(setting: Setting, found: Found) -> list[Line]:
     table: list[Line] = []
     deep = setting.deepest
     for k in range(deep):
         for name, side in sampled(setting, deep, k).items():
-            label = f"{name}, depth {deep}, layer {k + 1}"
-            table.append(line(found, label, side, "L-sample of maps", reference=FIGURE_ONLY, unit=""))
-            for quantile in (0.25, 0.5, 0.75):
-                box = Side(side.cells, side.values, quantile)
-                table.append(line(found, label, box, f"L-sample of maps, quantile {quantile}", unit=""))
+            table += box_lines(found, f"{name}, depth {deep}, layer {k + 1}", side)
     cells = twins(setting, deep, lipschitz(setting))["DiffViT"]
     for k, side in enumerate(lambdas(cells, deep)):
         table.append(line(found, f"DiffViT, depth {deep}, layer {k + 1}", side, "lambda", unit=""))
-    return table
+    return [*table, _ranked(setting, found)] if deep > 2 else table
+
+
+def _ranked(setting: Setting, found: Found) -> Line:
+    """Do lambda and L rank the layers alike? Seed by seed, with the chance that layers in random order do so as well."""
+    deep, shown = setting.deepest, {"label": "DiffViT", "reading": "Spearman of lambda and L over layers", "unit": ""}
+    cells = twins(setting, deep, lipschitz(setting))["DiffViT"]
+    try:
+        sizes = np.array([sampled(setting, deep, k)["DiffViT"].arm(found).here for k in range(deep)])  # (L, S)
+        values = np.array([side.arm(found).here for side in lambdas(cells, deep)])
+    except Missing:
+        return Line(**shown, note="not run yet")  # type: ignore[arg-type]
+    tests = [ranked_alike(values[:, s], sizes[:, s]) for s in range(sizes.shape[1])]
+    note = "permutation p by seed: " + ", ".join(f"{p:.2g} (rho {rho:.2f})" for rho, p in tests)
+    return Line(**shown, value=float(np.mean([rho for rho, _ in tests])), seeds=len(tests), note=note)  # type: ignore[arg-type]
+
+
+def box_lines(found: Found, label: str, side: Side) -> list[Line]:
+    """The mean, and the box of a box plot."""
+    boxes = [
+        line(found, label, Side(side.cells, side.values, q), f"L-sample of maps, quantile {q}", unit="")
+        for q in (0.25, 0.5, 0.75)
+    ]
+    return [line(found, label, side, "L-sample of maps", reference=FIGURE_ONLY, unit=""), *boxes]
 
 
 def contrasts(setting: Setting) -> list[Contrast]:
-    """K7: L and lambda rank the layers alike. K20: the last layer below the first; log L spreads wider than in the ViT."""
+    """K7: L and lambda rank the layers alike. K20: the last layer below the first; log L spreads wider than in the ViT, over
+    images (the boxes) and over layers (the paper's words)."""
     deep, reading = setting.deepest, "L-sample"
     cells = twins(setting, deep, lipschitz(setting))["DiffViT"]
     by_layer = [sampled(setting, deep, k)["DiffViT"] for k in range(deep)]
@@ -66,7 +93,9 @@ def contrasts(setting: Setting) -> list[Contrast]:
         for ends in [[sampled(setting, deep, k)[name] for k in (0, deep - 1)]]
     ]
     moments = [*_moments(setting, "DiffViT"), *_moments(setting, "ViT")]
-    found.append(contrast("K20", "spread of log L, DiffViT - ViT", setting.data, reading, moments, _wider))
+    found.append(contrast("K20", "spread of log L over images, DiffViT - ViT", setting.data, reading, moments, _wider))
+    means = [*_moments(setting, "DiffViT")[::2], *_moments(setting, "ViT")[::2]]
+    found.append(contrast("K20", "spread of log L over layers, DiffViT - ViT", setting.data, reading, means, _uneven))
     if deep > 2:  # of two layers a rank correlation says nothing
         sides = [*by_layer, *lambdas(cells, deep)]
         what = f"rank correlation of L and lambda over {deep} layers"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from antiphase.measures.bootstrap import Array
+from antiphase.studies.catalog.fig4 import box_lines
 from antiphase.studies.clips import asked
-from antiphase.studies.inside import mean_of, negative
+from antiphase.studies.inside import PAIRS, mean_of, negative, undecided
 from antiphase.studies.plan import Cell, Images, Model
 from antiphase.studies.questions import Aligned, Lipschitz, OfImages
 from antiphase.studies.setting import Setting
@@ -31,12 +32,16 @@ def _lipschitz(setting: Setting) -> dict[str, tuple[OfImages, ...]]:
     return asked(setting, _data(setting), ask, _images(setting))
 
 
-def _aligned(setting: Setting) -> tuple[OfImages, ...]:
-    """By finite changes (R3): forward only, which a tower of 12 layers can afford."""
+def _readings(setting: Setting) -> tuple[str, ...]:
+    """Jacobians (R1) and finite changes (R3); of a large tower only these, for forward-mode probes take hours on a CPU."""
+    small = setting.clip(0, "DiffCLIP").grid[0] < 224 or setting.scale == "paper"
+    return ("R1", "R3") if small else ("R3",)
 
+
+def _aligned(setting: Setting, reading: str) -> tuple[OfImages, ...]:
     def ask(of: Model, images: Images) -> Aligned:
         base = setting.clip(of.run_seed)
-        return Aligned(of=of, base=base, images=images, reading="R3", probes=setting.s.probes)
+        return Aligned(of=of, base=base, images=images, reading=reading, probes=setting.s.probes)
 
     models = setting.clips("DiffCLIP")
     return tuple(ask(model, setting.clip_images(model, _data(setting), _images(setting))) for model in models)
@@ -51,17 +56,14 @@ def _lipschitz_lines(setting: Setting, found: Found) -> list[Line]:
     both = _lipschitz(setting)
     for k in range(_depth(setting)):
         for name, cells in both.items():
-            side = Side(cells, mean_of("max", k))
-            table.append(
-                line(found, f"{name}, layer {k + 1}", side, "L-sample of maps", reference=FIGURE_ONLY, unit="")
-            )
+            table += box_lines(found, f"{name}, layer {k + 1}", Side(cells, mean_of("max", k)))
     for k, side in enumerate(lambdas(both["DiffCLIP"], _depth(setting))):
         table.append(line(found, f"DiffCLIP, layer {k + 1}", side, "lambda", unit=""))
     return table
 
 
 def _aligned_cells(setting: Setting) -> list[Cell]:
-    cells = _aligned(setting)
+    cells = [cell for reading in _readings(setting) for cell in _aligned(setting, reading)]
     return [*cells, *(setting.predicted(cell.of, cell.images) for cell in cells)]
 
 
@@ -70,12 +72,14 @@ def _aligned_lines(setting: Setting, found: Found) -> list[Line]:
         line(
             found,
             f"DiffCLIP, layer {k + 1}" + ("" if pairs == "own" else f", control: {pairs}"),
-            Side(_aligned(setting), negative(pairs, k)),
-            "R3: share of cos < 0",
-            reference=FIGURE_ONLY if pairs == "own" else None,
+            Side(_aligned(setting, reading), values(pairs, k)),
+            f"{reading}: {what}",
+            reference=FIGURE_ONLY if pairs == "own" and values is negative else None,
         )
+        for reading in _readings(setting)
+        for what, values in (("share of cos < 0", negative), ("share of undecided signs, left out", undecided))
         for k in range(_depth(setting))
-        for pairs in ("own", "untrained", "shuffled", "pseudo")
+        for pairs in PAIRS
     ]
 
 
@@ -88,9 +92,12 @@ def _aligned_contrasts(setting: Setting) -> list[Contrast]:
     """K8: in DiffCLIP the first layer is opposed most often."""
     if _depth(setting) < 2:
         return []
-    by_layer = [Side(_aligned(setting), negative("own", k)) for k in range(_depth(setting))]
-    name = "share of cos < 0 in layer 1 of DiffCLIP - the largest of the others"
-    return [contrast("K8", name, "DiffCLIP", reading, by_layer, _over_the_rest) for reading in ("R1", "R3")]
+    name, layers = "share of cos < 0 in layer 1 of DiffCLIP - the largest of the others", range(_depth(setting))
+    return [
+        contrast("K8", name, "DiffCLIP", reading, by_layer, _over_the_rest)
+        for reading in ("R1", "R3")
+        for by_layer in [[Side(_aligned(setting, reading), negative("own", k)) for k in layers]]
+    ]
 
 
 STUDIES = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from antiphase.measures.bootstrap import Array
-from antiphase.studies.inside import negative, stacked
+from antiphase.studies.inside import PAIRS, negative, stacked, undecided
 from antiphase.studies.plan import Cell, Train
 from antiphase.studies.questions import Aligned
 from antiphase.studies.setting import Setting
@@ -12,7 +12,6 @@ from antiphase.studies.study import FIGURE_ONLY, Contrast, Found, Line, Study
 
 READINGS = ("R1", "R3", "R8")  # Jacobians per head, finite changes, the layer isolated
 DECIDING = ("R1", "R3")  # primary and co-primary
-PAIRS = ("own", "untrained", "shuffled", "pseudo")
 
 
 def aligned_of(setting: Setting, models: list[Train], reading: str) -> tuple[Aligned, ...]:
@@ -40,14 +39,16 @@ def cells(setting: Setting) -> list[Cell]:
 
 
 def lines(setting: Setting, found: Found) -> list[Line]:
-    asked = [(reading, reading, negative) for reading in READINGS] + [("R2", "R1", stacked)]
+    asked = [(f"{reading}: share of cos < 0", reading, negative) for reading in READINGS]
+    asked += [("R2: share of cos < 0, heads together", "R1", stacked)]
+    asked += [(f"{reading}: share of undecided signs, left out", reading, undecided) for reading in ("R1", "R3")]
     return [
         line(
             found,
             "DiffViT, layer 1" if pairs == "own" else f"control: {pairs}",
             Side(aligned(setting, measured), values(pairs)),
-            f"{reading}: share of cos < 0",
-            reference=FIGURE_ONLY if pairs == "own" else None,
+            reading,
+            reference=FIGURE_ONLY if pairs == "own" and values is not undecided else None,
         )
         for reading, measured, values in asked
         for pairs in PAIRS

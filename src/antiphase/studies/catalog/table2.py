@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from antiphase.config import Budget
-from antiphase.measures.bootstrap import Array, difference
+from antiphase.measures.bootstrap import difference, difference_of_gaps
 from antiphase.studies.plan import Cell
 from antiphase.studies.questions import Attack
 from antiphase.studies.setting import Setting
-from antiphase.studies.sides import ASR, Side, contrast, difference_line, line, success, trained_lines
+from antiphase.studies.sides import ASR, Side, alike, contrast, difference_line, line, success, trained_lines
 from antiphase.studies.study import Contrast, Found, Line, Study
 
 BUDGETS = ("4/255", "2/255", "1/255", "0.5/255")
@@ -18,7 +16,6 @@ PRINTED = {
     "DiffViT": (0.6465, 0.4556, 0.1834, 0.6318, 0.3866, 0.2822, 0.2364),
     "ViT": (0.6139, 0.4072, 0.1498, 0.6490, 0.3857, 0.2309, 0.1866),
 }
-ALIKE = 0.02  # what `converging` is taken to mean: within two points
 
 
 def _depth(setting: Setting) -> int:
@@ -66,14 +63,6 @@ def lines(setting: Setting, found: Found) -> list[Line]:
     return table
 
 
-def _gap_over(a: Array, b: Array, c: Array, d: Array) -> Array:
-    return np.subtract(a - b, c - d)
-
-
-def _alike(a: Array, b: Array) -> Array:
-    return ALIKE - np.abs(a - b)
-
-
 def contrasts(setting: Setting) -> list[Contrast]:
     """K18: above the ViT for every patch and up to 2/255, most so at 1/255, within two points at 4/255."""
     if setting.scale == "smoke":
@@ -89,9 +78,8 @@ def contrasts(setting: Setting) -> list[Contrast]:
                 found.append(contrast("K18", name, data, reading, ends[label], difference))
         for label in ("eps 2/255", "eps 0.5/255"):
             name, sides = f"gap at 1/255 - gap at {label[4:]}", [*ends["eps 1/255"], *ends[label]]
-            found.append(contrast("K18", name, data, reading, sides, _gap_over))
-        name = f"{100 * ALIKE:.0f} points - |gap at 4/255|"
-        found.append(contrast("K18", name, data, reading, ends["eps 4/255"], _alike))
+            found.append(contrast("K18", name, data, reading, sides, difference_of_gaps))
+        found += alike("K18", "ASR of DiffViT - ViT, eps 4/255", data, reading, ends["eps 4/255"])
     return found
 
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from antiphase.config import Budget
 from antiphase.measures.bootstrap import Array, log_ratio
-from antiphase.studies.depths import NAMES, twins
-from antiphase.studies.inside import mean_of
+from antiphase.studies.depths import NAMES, crossover_line, twins
+from antiphase.studies.inside import log_of, mean_of
 from antiphase.studies.plan import Cell, Train
 from antiphase.studies.questions import Audited, OfImages, Propagated
 from antiphase.studies.setting import Setting
-from antiphase.studies.sides import Side, Values, contrast, line
+from antiphase.studies.sides import Side, Values, contrast, line, tellers
 from antiphase.studies.study import Answer, Contrast, Found, Line, Missing, Study
 
 TOLERATED = 0.05  # a lemma that fails on more than this share of cases is not taken to hold
@@ -28,21 +28,22 @@ def audits(setting: Setting) -> tuple[Audited, ...]:
     )
 
 
-def _travelled(setting: Setting) -> dict[str, tuple[OfImages, ...]]:
-    """How perturbations travel through both models of the deepest kind."""
+def _travelled(setting: Setting, depth: int) -> dict[str, tuple[OfImages, ...]]:
+    """How perturbations travel through both models of a depth."""
 
     def ask(of: Train) -> Propagated:
         return Propagated(
             of=of, images=setting.test(setting.s.measure_images), perturbations=PERTURBED, eps=Budget("8/255")
         )
 
-    return twins(setting, setting.deepest, ask)
+    return twins(setting, depth, ask)
 
 
 def cells(setting: Setting) -> list[Cell]:
-    travelled = [cell for each in _travelled(setting).values() for cell in each]
-    told: list[Cell] = [setting.predicted(cell.of) for cell in travelled]
-    return [*audits(setting), *(setting.predicted(a.of, a.images) for a in audits(setting)), *travelled, *told]
+    travelled = [cell for depth in setting.s.depths for each in _travelled(setting, depth).values() for cell in each]
+    told: list[Cell] = [setting.predicted(cell.of) for cell in travelled if cell.of.tower.depth == setting.deepest]
+    both = [teller for audit in audits(setting) for teller in tellers(audit)]
+    return [*audits(setting), *both, *travelled, *told]
 
 
 def lines(setting: Setting, found: Found) -> list[Line]:
@@ -64,11 +65,36 @@ def lines(setting: Setting, found: Found) -> list[Line]:
             side = _slack(setting, name, perturbation)
             label = f"{name}, depth {setting.deepest}, {perturbation}"
             table.append(line(found, label, side, "alpha_slack: gain / sigma_max, mean over blocks", unit=""))
-    return table
+    return [*table, *_crossovers(setting, found)]
 
 
 def _slack(setting: Setting, name: str, perturbation: str) -> Side:
-    return Side(_travelled(setting)[name], mean_of("slack", perturbation=perturbation))
+    return Side(_travelled(setting, setting.deepest)[name], mean_of("slack", perturbation=perturbation))
+
+
+def _crossovers(setting: Setting, found: Found) -> list[Line]:
+    """The depth at which the DiffViT begins to pass on less of a perturbation than the ViT: measured, and by Corollary 1."""
+    table: list[Line] = []
+    for perturbation in PERTURBED:
+        gain = log_of("gain", perturbation=perturbation)
+        by_depth = [_travelled(setting, depth) for depth in setting.s.depths]
+        pairs = [(Side(both["DiffViT"], gain), Side(both["ViT"], gain)) for both in by_depth]
+        label = f"crossover depth, {perturbation}"
+        table.append(crossover_line(setting, found, label, pairs, "log of the mean gain of a block"))
+    told = {"label": "crossover depth, Corollary 1", "unit": ""}
+    for cell in audits(setting):
+        reading = f"repaired, median over images, seed {cell.of.run_seed}"
+        try:
+            rows = {row["name"]: row for row in found(cell)["rows"]}
+        except Missing:
+            table.append(Line(**told, reading=reading, note="not run yet"))  # type: ignore[arg-type]
+            continue
+        depth, n = rows["Corollary 1"]["figures"].get("median repaired D*"), len(found(cell)["ids"])
+        if cell.of.run_seed == 0:
+            table.append(Line(**told, reading="as printed", text="none, unless alpha L_DA = L_base"))  # type: ignore[arg-type]
+        there = {"value": depth} if isinstance(depth, float) and np.isfinite(depth) else {"text": "none"}
+        table.append(Line(**told, reading=reading, n=n, seeds=1, **there))  # type: ignore[arg-type]
+    return table
 
 
 def _evidence(answer: Answer) -> Any:
@@ -108,7 +134,15 @@ def contrasts(setting: Setting) -> list[Contrast]:
     asked, data = audits(setting), setting.data
     margin, radius = _log_ratio_of("margin", over="base"), _log_ratio_of("first_l2", over="da")
     found = [
-        contrast("K16", "5 % - violations of Lemma 2, r -> 0", data, "sigma_max", [Side(asked, _violated)], _rarely),
+        contrast(
+            "K16",
+            "5 % - violations of Lemma 2, r -> 0",
+            data,
+            "sigma_max",
+            [Side(asked, _violated)],
+            _rarely,
+            threshold=True,
+        ),
         contrast("K21", "log of margin, DiffViT / ViT", data, "first order, l2", [Side(asked, margin)]),
         contrast("K21", "log of radius, ViT / DiffViT", data, "first order, l2", [Side(asked, radius)]),
     ]

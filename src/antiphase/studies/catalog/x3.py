@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from antiphase.studies.catalog.fig5 import aligned_of
-from antiphase.studies.inside import mean_of, negative
+from antiphase.studies.inside import PAIRS, mean_of, negative
 from antiphase.studies.plan import Cell, Train
 from antiphase.studies.setting import Setting
 from antiphase.studies.sides import ASR, Side, difference_line, line, success, trained_lines
@@ -16,7 +16,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "matched initialisation": {"init": "matched"},  # the twin's own weights
     "gain 1": {"out_scale": "none"},  # the head output is not shrunk by 1 - lambda_init
 }
-PAIRS = ("own", "untrained", "shuffled", "pseudo")
 
 
 def _models(setting: Setting, variant: str) -> list[Train]:
