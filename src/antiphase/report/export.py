@@ -125,7 +125,7 @@ def leaderboard(rows: Sequence[Row]) -> list[Row]:
             continue
         attack, rates = row["config"]["attack"], row["answer"]["rates"]
         whole = attack["kind"] == "AutoAttack" and (attack["steps"], attack["targets"]) == (100, 9)
-        name, model = titles.get(row["needs"][0], row["title"]), row["config"]["of"]["model"]
+        name, model = str(titles.get(row["needs"][0], row["title"])), row["config"]["of"]["model"]
         robust = f"{100 * rates['robust_accuracy']['value']:.2f}"
         found.append(
             {
