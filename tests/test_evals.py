@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from antiphase import files, runtime
 from antiphase.config import InputError, to_plain
 from antiphase.data import load
+from antiphase.data.mmvp import load_mmvp
 from antiphase.data.pair_catalog import load_pairs
 from antiphase.evals import features as features_module
 from antiphase.evals.config import GROUPS, EvalConfig, expand, tasks_on
@@ -23,7 +24,7 @@ from antiphase.evals.probe import Labelled, grid, held_out, probe_rows
 from antiphase.evals.published import VALUES, check_published, published
 from antiphase.evals.retrieval import retrieval_rows
 from antiphase.evals.rows import per_class
-from antiphase.evals.statements import statement_rows
+from antiphase.evals.statements import TEMPLATE, statement_rows
 from antiphase.evals.zero_shot import zero_shot_rows
 from antiphase.measures.interval import mean_of, wilson
 from antiphase.measures.success import accuracy
@@ -512,6 +513,11 @@ def test_ood_and_mmvp_from_their_trees_with_the_mean_of_the_four(clip, cli, tmp_
     assert "among 200 classes" in top1["imagenet-r"]["of"]
     assert "among 1,000 classes" in top1["imagenet-sketch"]["of"]
     assert {row["name"] for row in rows if row["data"] == "mmvp"} >= {"mmvp", "mmvp: Texts", "mmvp, by statement"}
+    text, statements = clip.config.text, load_mmvp(root=tmp_path, image_size=16).images.captions
+    cut = sum(len(encode(TEMPLATE.format(said), text.tokenizer)) > text.context for (said,) in statements)
+    (cell,) = [cell for cell in json.loads(out)["cells"] if cell["task"] == "pairs"]
+    assert cell["settings"].get("captions cut", 0) == cut
+    assert all(("captions cut" in row["of"]) == (cut > 0) for row in rows if row["data"] == "mmvp")
 
 
 def test_published_numbers_stand_beside_ours(clip, monkeypatch, cli, tmp_path):

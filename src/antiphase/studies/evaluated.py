@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -184,10 +184,7 @@ def _learned(*parts: ImageSet | None) -> Cell:
 def retrieval_cell(judge: Judge, name: str) -> Cell:
     pairs = judge.load_pairs(name)
     captions = [text for texts in pairs.captions for text in texts]
-    config = judge.run.config
-    assert isinstance(config, CLIPConfig)
-    cut = sum(1 for _ in too_long(config.text, captions))
-    note = f", {cut:,} captions cut to the {config.text.context} tokens that the model reads" if cut else ""
+    cut, note = _cut(judge.run, captions)
 
     def compute(_: Path) -> Cell:
         counts = [len(texts) for texts in pairs.captions]
@@ -195,19 +192,30 @@ def retrieval_cell(judge: Judge, name: str) -> Cell:
         return {"rows": retrieval_rows(images, texts, counts, _about(pairs) + note)}
 
     left_out = {"skipped": dict(pairs.skipped)} if pairs.skipped else {}
-    return _cell(judge, "retrieval", pairs, left_out | ({"captions cut": cut} if cut else {}), compute)
+    return _cell(judge, "retrieval", pairs, left_out | cut, compute)
+
+
+def _cut(run: Run, texts: Sequence[str]) -> tuple[Cell, str]:
+    """How many texts are longer than the model reads: for the settings, and in words; nothing where all are read whole."""
+    assert isinstance(run.config, CLIPConfig)
+    cut = sum(1 for _ in too_long(run.config.text, texts))
+    if not cut:
+        return {}, ""
+    return {"captions cut": cut}, f", {cut:,} captions cut to the {run.config.text.context} tokens that the model reads"
 
 
 def statements_cell(judge: Judge, name: str) -> Cell:
     del name  # there is one such set; it is small and always used whole
     statements = load_mmvp(root=judge.root, image_size=looks_at(judge.run)[-1])
     images = statements.images
+    worded = [TEMPLATE.format(statement) for (statement,) in images.captions]
+    cut, note = _cut(judge.run, worded)
 
     def compute(_: Path) -> Cell:
-        texts = judge.encoder.texts([TEMPLATE.format(statement) for (statement,) in images.captions])
-        return {"rows": statement_rows(judge.encoder.embeddings(images), texts, statements.categories)}
+        rows = statement_rows(judge.encoder.embeddings(images), judge.encoder.texts(worded), statements.categories)
+        return {"rows": [replace(row, of=row.of + note) for row in rows]}
 
-    return _cell(judge, "pairs", images, {}, compute)
+    return _cell(judge, "pairs", images, cut, compute)
 
 
 EVALUATORS: dict[Task, Callable[[Judge, str], Cell]] = {
