@@ -57,7 +57,8 @@ def first(a: Array) -> Array:
 
 
 def difference(a: Array, b: Array) -> Array:
-    return a - b
+    with np.errstate(invalid="ignore"):  # two quantiles that were not reached
+        return a - b
 
 
 def difference_of_gaps(a: Array, b: Array, c: Array, d: Array) -> Array:

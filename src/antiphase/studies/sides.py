@@ -133,7 +133,8 @@ def line(
         return Line(**shown, note="not run yet")
     got = interval([arm])
     note = SURROGATE if side.surrogate else ""
-    return Line(**shown, **pair(got), n=arm.top.shape[1], seeds=len(arm.top), note=note)
+    text = "" if got["value"] is not None else "not reached" if side.quantile is not None else "does not exist"
+    return Line(**shown, **pair(got), n=arm.top.shape[1], seeds=len(arm.top), note=note, text=text)
 
 
 def pair(got: dict[str, Any]) -> dict[str, Any]:
