@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from antiphase import files
 from antiphase.config import Budget, InputError
@@ -14,7 +14,7 @@ from antiphase.report.cards import accuracy, command, needs_data
 from antiphase.report.figures import sensitivity_figure, success_figure
 from antiphase.report.lens_payload import alike
 from antiphase.report.parts import Figure, Model, Page, Section, Slot, Table, Value, study_table
-from antiphase.studies.study import Line
+from antiphase.studies.study import Line, Unit
 
 Row = dict[str, Any]
 READINGS = ("robust_accuracy", "asr_change", "asr_correct")
@@ -174,7 +174,7 @@ def _lines_of(name: str, cell: Row) -> list[Line]:
     return [_line(label, reading, cell["rates"][reading], cell["rates"][reading]["n"], "%") for reading in READINGS]
 
 
-def _line(label: str, reading: str, told: Row, n: int, unit: Literal["%", ""]) -> Line:
+def _line(label: str, reading: str, told: Row, n: int, unit: Unit) -> Line:
     interval = None if told["interval"] is None else (told["interval"][0], told["interval"][1])
     return Line(label=label, reading=reading, value=told["value"], interval=interval, n=n, seeds=1, unit=unit)
 

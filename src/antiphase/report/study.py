@@ -19,9 +19,11 @@ def say(text: str, style: str = "") -> None:
 
 
 def figure(value: Any, unit: str) -> str:
-    """A rate in percent, another number to three digits, a word as it is."""
+    """A rate in percent, a difference of rates in points, another number to three digits, a word as it is."""
     if value is None or isinstance(value, str):
         return value or "-"
+    if unit == "points":
+        return f"{100 * value:+.1f} points"
     return f"{100 * value:.1f} %" if unit == "%" else number(value)
 
 
@@ -29,6 +31,8 @@ def span(interval: Any, unit: str) -> str:
     if interval is None:
         return "-"
     low, high = interval
+    if unit == "points":
+        return f"[{100 * low:+.1f}, {100 * high:+.1f}]"
     return f"[{100 * low:.1f}, {100 * high:.1f}]" if unit == "%" else f"[{number(low)}, {number(high)}]"
 
 

@@ -90,8 +90,11 @@ def drawn_as(series: str, places: Mapping[str, int], number: int) -> dict[str, s
 def _curves(axis: Any, axis_name: str, told: list[Any], title: str, unit: str, places: Mapping[str, int]) -> None:
     groups: dict[str, list[Any]] = {}
     for (series, x), line in told:
-        if x is not None and " - " not in series:  # differences have the table to themselves: another scale
+        if x is not None and (
+            unit == "points" or " - " not in series
+        ):  # a difference among what differs: another scale
             groups.setdefault(series or PLAIN, []).append((x, line))
+    groups = {name: of for name, of in groups.items() if len(of) > 1} or groups  # a single point is in the table
     entries: list[tuple[Any, str]] = []
     for number, (series, points) in enumerate(groups.items()):
         points.sort(key=lambda p: p[0])
@@ -113,6 +116,8 @@ def _curves(axis: Any, axis_name: str, told: list[Any], title: str, unit: str, p
         axis.set_xscale("log", base=2)
     axis.set_xticks(ticks, [f"{t:g}" for t in ticks])
     axis.minorticks_off()
+    if unit == "points":
+        axis.axhline(0, color=SOFT, linewidth=1)
     axis.set_xlabel(f"{axis_name} ({UNITS.get(axis_name, 'no unit')})")
     _finish(axis, title, unit)
     if 1 < len(groups) <= 8 or PLAIN not in groups:
@@ -132,19 +137,19 @@ def _dots(axis: Any, told: list[Any], title: str, unit: str, places: Mapping[str
     axis.set_yticks(range(len(names)), names, fontsize=9)
     axis.invert_yaxis()
     axis.set_title(fill(title, WIDE))
-    axis.set_xlabel("%" if unit == "%" else "value (no unit)")
+    axis.set_xlabel(unit or "value (no unit)")
     axis.axvline(0, color=SOFT, linewidth=0.8)
 
 
 def _finish(axis: Any, title: str, unit: str) -> None:
-    axis.set_title(fill(title, WIDE))
-    axis.set_ylabel("%" if unit == "%" else "value (no unit)")
+    axis.set_title(fill(f"{title}, difference" if unit == "points" else title, WIDE))
+    axis.set_ylabel(unit or "value (no unit)")
 
 
 def _scaled(value: float, unit: str) -> float:
-    return 100 * value if unit == "%" else value
+    return 100 * value if unit else value
 
 
 def _alt(lines: Sequence[Row]) -> str:
-    first = [f"{r['label']}: {_scaled(r['value'], r['unit']):.3g}{' %' if r['unit'] == '%' else ''}" for r in lines[:4]]
+    first = [f"{r['label']}: {_scaled(r['value'], r['unit']):.3g}{' ' * bool(r['unit'])}{r['unit']}" for r in lines[:4]]
     return f"{'; '.join(first)}{'; and more in the table below' if len(lines) > 4 else ''}."

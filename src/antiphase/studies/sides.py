@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from antiphase.measures.bootstrap import Arm, Statistic, first, interval
 from antiphase.measures.decision import Finding
 from antiphase.studies.plan import Model
 from antiphase.studies.questions import Attacked, Audited, OfImages, Predicted
-from antiphase.studies.study import SURROGATE, Answer, Contrast, Found, Line, Missing
+from antiphase.studies.study import SURROGATE, Answer, Contrast, Found, Line, Missing, Unit
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Values = Callable[[Answer], tuple[Array, Array]]  # (n,) tops and bottoms of a ratio of sums
@@ -123,7 +123,7 @@ def line(
     reading: str,
     *,
     reference: float | str | None = None,
-    unit: Literal["%", ""] = "%",
+    unit: Unit = "%",
 ) -> Line:
     """Mean over seeds with its interval over seeds and images; without a value while cells are missing."""
     shown: dict[str, Any] = {"label": label, "reading": reading, "reference": reference, "unit": unit}
@@ -191,9 +191,7 @@ def alike(claim: str, what: str, part: str, reading: str, sides: Sequence[Side])
     ]
 
 
-def difference_line(
-    found: Found, label: str, one: Side, other: Side, reading: str, *, unit: Literal["%", ""] = "%"
-) -> Line:
+def difference_line(found: Found, label: str, one: Side, other: Side, reading: str, *, unit: Unit = "points") -> Line:
     """First minus second on the same images; of attacks with McNemar's test of every seed on what any run changed."""
     from antiphase.measures.bootstrap import difference
 

@@ -12,6 +12,7 @@ from antiphase.studies.plan import Cell, Train, ordered
 from antiphase.studies.setting import Setting
 
 Answer = dict[str, Any]
+Unit = Literal["%", "points", ""]  # of a rate, of a difference of rates, of another number
 SURROGATE = "surrogate"  # a small model trained here in place of a published one; it never decides a claim
 FIGURE_ONLY = "figure only"  # the paper draws it and prints no number
 
@@ -51,7 +52,7 @@ class Line:
     n: int | None = None  # images
     seeds: int | None = None
     reference: float | str | None = None  # of the paper; FIGURE_ONLY where it has none, None where it has no such thing
-    unit: Literal["%", ""] = "%"
+    unit: Unit = "%"
     text: str = ""  # in place of a value, where the finding is a sentence
     note: str = ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from antiphase.measures.bootstrap import Array
-from antiphase.studies.inside import PAIRS, negative, stacked, undecided
+from antiphase.studies.inside import PAIRS, mean_of, negative, stacked, undecided
 from antiphase.studies.plan import Cell, Train
 from antiphase.studies.questions import Aligned
 from antiphase.studies.setting import Setting
@@ -41,11 +41,11 @@ def cells(setting: Setting) -> list[Cell]:
 def lines(setting: Setting, found: Found) -> list[Line]:
     asked = [(f"{reading}: share of cos < 0", reading, negative) for reading in READINGS]
     asked += [("R2: share of cos < 0, heads together", "R1", stacked)]
-    asked += [(f"{reading}: share of undecided signs, left out", reading, undecided) for reading in ("R1", "R3")]
-    return [
+    asked += [("R1: share of undecided signs, left out", "R1", undecided)]
+    shares = [
         line(
             found,
-            "DiffViT, layer 1" if pairs == "own" else f"control: {pairs}",
+            _named(pairs),
             Side(aligned(setting, measured), values(pairs)),
             reading,
             reference=FIGURE_ONLY if pairs == "own" and values is not undecided else None,
@@ -53,6 +53,17 @@ def lines(setting: Setting, found: Found) -> list[Line]:
         for reading, measured, values in asked
         for pairs in PAIRS
     ]
+    sizes = [
+        line(
+            found, _named(pairs), Side(aligned(setting, "R1"), mean_of("cos", 0, pairs=pairs)), "R1: mean cos", unit=""
+        )
+        for pairs in PAIRS
+    ]
+    return [*shares, *sizes]
+
+
+def _named(pairs: str) -> str:
+    return "DiffViT, layer 1" if pairs == "own" else f"control: {pairs}"
 
 
 def _over_half(share: Array) -> Array:
