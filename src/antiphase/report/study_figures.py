@@ -21,6 +21,7 @@ UNITS = {
 }
 PLAIN = "all else as usual"
 WIDE = 52  # letters of a title on one line
+FURTHER = ((1, 1.4), (6, 1.4, 1, 1.4), (9, 2))  # dashes that tell further series of one model apart from its first
 MOST = 6  # readings drawn; the table has them all
 
 
@@ -103,7 +104,7 @@ def _curves(axis: Any, axis_name: str, told: list[Any], title: str, unit: str, p
         xs, ys = [x for x, _ in points], [_scaled(line["value"], unit) for _, line in points]
         (curve,) = axis.plot(xs, ys, markersize=5, linewidth=1.8, **style)
         if before := sum(drawn.get_color() == shade and drawn.get_marker() == style["marker"] for drawn, _ in entries):
-            curve.set_linestyle((0, (1 + 3 * before, 2)))  # a further series of one model: its dashes tell it apart
+            curve.set_linestyle((0, FURTHER[(before - 1) % len(FURTHER)]))
         entries.append((curve, series))
         held = [(x, *map(partial(_scaled, unit=unit), line["interval"])) for x, line in points if line["interval"]]
         if held:
