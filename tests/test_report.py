@@ -397,7 +397,7 @@ def test_a_failed_cell_and_a_damaged_row_are_said_and_smoke_gives_no_verdict(led
 
 
 def test_a_verdict_of_the_ledger_becomes_one_of_the_page_in_points():
-    common = {"reading": "asr_change", "right": 300, "surrogate": False, "name": "gap at 1/255"}
+    common = {"reading": "asr_change", "right": 300, "n": 512, "surrogate": False, "name": "gap at 1/255"}
     row = {
         "claim": "K1",
         "statement": "it is easier to fool",
@@ -413,7 +413,7 @@ def test_a_verdict_of_the_ledger_becomes_one_of_the_page_in_points():
     verdict = verdict_of(row)
     assert [c.value for c in verdict.contrasts] == [12.0]
     assert verdict.contrasts[0].interval == pytest.approx((10, 15))
-    assert sentence(verdict) == "K1 is supported: +12 points [+10, +15] for gap at 1/255 (n = 300); a, and 2 more."
+    assert sentence(verdict) == "K1 is supported: +12 points [+10, +15] for gap at 1/255 (n = 512); a, and 2 more."
 
 
 # ------------------------------------------------------------------------------------------------- colours
