@@ -83,7 +83,7 @@ def run(command: Command) -> dict[str, Any]:
     setting = Setting.at(command.scale, command.data, given and given[0])
     about = {"action": command.action, "scale": command.scale, "ledger": str(command.ledger)}
     if command.action == "list":
-        return about | {"studies": [_described(study, setting) for study in named]}
+        return about | {"studies": [_described(study, Setting.at("paper")) for study in named]}
     if command.action == "run":
         if command.dry_run:
             return about | _planned(command, named, setting, ledger)
@@ -105,6 +105,7 @@ def _described(study: Study, setting: Setting) -> dict[str, Any]:
         "question": study.question,
         "claims": study.claims(setting),
         "minutes": study.minutes,
+        "priced": study.priced,
         "clip": study.clip,
     }
 

@@ -58,8 +58,7 @@ def worth_noting(line: Row) -> bool:
 
 def show_list(result: Row) -> None:
     for study in result["studies"]:
-        minutes = study["minutes"]
-        cost = "not measured yet" if minutes is None else f"{minutes:.0f} min at cpu"
+        cost = f"{'about ' * study['priced']}{duration(60 * study['minutes'])} at cpu"
         claims = ", ".join(study["claims"]) or "no claim of its own"
         pair = "; takes --clip and --diffclip" if study["clip"] else ""
         say(study["name"], "bold")

@@ -49,7 +49,7 @@ class Attacked(OfImages):
     def what(self) -> str:
         a = self.attack
         name = "FGSM" if isinstance(a, PGD) and a.steps == 1 and not a.random_start else a.name
-        own_step = isinstance(a, PGD) and isinstance(a.within, Linf) and a.step_size not in (None, a.within.eps)
+        own_step = isinstance(a, PGD) and type(a.within) is Linf and a.step_size not in (None, a.within.eps)
         pace = f" by {a.steps} steps of {Budget(a.step)}" if isinstance(a, PGD) and own_step else ""
         return f"{name} {a.within}{pace}" + (f" away from the {a.label} label" if a.label != "true" else "")
 

@@ -166,5 +166,6 @@ def _tell(
     if cell.key in outcome.failed:
         console.say(f"[{done}/{len(plan)}] failed: {cell.title}: {outcome.failed[cell.key]}")
     else:
-        console.say(f"[{done}/{len(plan)}] {cell.title}; about {left} left{learned}")
+        elsewhere = " (by another process)" if cell.key in outcome.found else ""
+        console.say(f"[{done}/{len(plan)}] {cell.title}{elsewhere}; about {left} left{learned}")
     advance(1, f"about {left} left")

@@ -85,9 +85,8 @@ class Study:
     cells: Callable[[Setting], Sequence[Cell]]
     lines: Callable[[Setting, Found], Sequence[Line]]
     contrasts: Callable[[Setting], list[Contrast]] = nothing
-    minutes: float | None = (
-        None  # measured at the cpu scale, on a ledger without any of its cells; None: not measured yet
-    )
+    minutes: float  # of two cores at the cpu scale, on an empty ledger: processor time, halved
+    priced: bool = False  # from one seed of three; else every cell was run
     clip: bool = False  # takes --clip and --diffclip, and trains surrogates without them
 
     def grid(self, setting: Setting) -> list[Cell]:

@@ -77,6 +77,8 @@ STUDIES = (
         name="c2",
         title="C2: an encoder that is no CLIP's, with and without differential attention, on the same pairs",
         question="Does differential attention make another encoder, trained on the same pairs, better or easier to fool?",
+        minutes=11.0,
+        priced=True,
         cells=cells,
         lines=lines,
     ),

@@ -41,6 +41,7 @@ STUDIES = (
         name="fig1",
         title="Figure 1: maps and branch gradients of one image, clean and under PGD at 4/255",
         question="What do A1, A2, A1 - lambda A2 and the branch gradients of one image look like, clean and attacked?",
+        minutes=0.4,
         cells=lambda setting: [_cell(setting)],
         lines=lines,
     ),

@@ -60,6 +60,8 @@ STUDIES = (
         name="fig3a",
         title="Figure 3a: PGD against depth",
         question="Does the DiffViT become harder to fool with depth and cross below the ViT, and do both saturate at 4/255?",
+        minutes=34.9,
+        priced=True,
         cells=lambda setting: every(setting, list(pgd(setting).values())),
         lines=lambda setting, found: [
             *accuracies(setting, found),
@@ -71,6 +73,8 @@ STUDIES = (
         name="fig3b",
         title="Figure 3b: AutoAttack against depth",
         question="Does AutoAttack show the same trend with depth as PGD?",
+        minutes=40.5,
+        priced=True,
         cells=lambda setting: every(setting, list(autoattack(setting).values())),
         lines=lambda setting, found: success_lines(setting, found, autoattack(setting), (*ASR, "robust_error")),
         contrasts=_autoattack_contrasts,

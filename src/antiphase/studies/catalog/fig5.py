@@ -90,6 +90,7 @@ STUDIES = (
         name="fig5",
         title="Figure 5: frequency of negative gradient alignment",
         question="Do the input gradients of A1 and A2 oppose each other on more than half of the images, beyond the controls?",
+        minutes=3.0,
         cells=cells,
         lines=lines,
         contrasts=contrasts,

@@ -42,6 +42,8 @@ STUDIES = (
         name="lambda-dynamics",
         title="lambda per layer over epochs and seeds",
         question="Where does training take lambda, layer by layer, and does it leave (0, 1)?",
+        minutes=21.2,
+        priced=True,
         cells=cells,
         lines=lines,
     ),

@@ -92,6 +92,7 @@ STUDIES = (
         name="table1",
         title="Table 1: attack success against lambda_init, depth-1 DiffViT, PGD (the paper's at 1/255)",
         question="Does attack success rise to lambda_init 0.8 and fall beyond, and is it the subtraction or the gain?",
+        minutes=9.2,
         cells=cells,
         lines=lines,
         contrasts=contrasts,

@@ -58,6 +58,8 @@ STUDIES = (
         name="x3",
         title="X3: initialisation, output gain, untrained models, shuffled and pseudo-branches",
         question="How much of attack success and opposition is the initialisation, the gain, or there without any training?",
+        minutes=6.3,
+        priced=True,
         cells=cells,
         lines=lines,
     ),
