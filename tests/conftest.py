@@ -160,6 +160,20 @@ def visit(chromium):
     assert not troubles
 
 
+@pytest.fixture(scope="session")
+def axe():
+    import axe_playwright_python  # the script only; nothing of it is in the page
+
+    return (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
+
+
+def violations(seen, axe):
+    """What axe holds against a page: its rules and the first place of each."""
+    seen.evaluate(axe)
+    found = seen.evaluate("axe.run()")["violations"]
+    return [f"{v['id']}: {v['nodes'][0]['html'][:120]}" for v in found]
+
+
 class Pulled(Exception):
     """The plug was pulled."""
 

@@ -2,7 +2,6 @@
 
 import copy
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,23 +11,11 @@ from antiphase.report.comparison import comparison_page
 from antiphase.report.page import write_page
 from antiphase.report.parts import Contrast, Page, Section, Slot, Verdict, study_table
 from antiphase.report.verdicts import headline
+from tests.conftest import violations
 from tests.test_looked import read
 
 DEVICES = [(1280, 900), (390, 844)]
 LINK = "#lens?image={}&eps=24/255&layer=1&head=2&query=2.3&left=ViT&right=DiffViT"
-
-
-@pytest.fixture(scope="module")
-def axe():
-    import axe_playwright_python  # the script only; nothing of it is in the page
-
-    return (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
-
-
-def violations(seen, axe):
-    seen.evaluate(axe)
-    found = seen.evaluate("axe.run()")["violations"]
-    return [f"{v['id']}: {v['nodes'][0]['html'][:120]}" for v in found]
 
 
 def hash_of(seen):

@@ -18,6 +18,8 @@ from antiphase.config import Budget, InputError, to_plain
 from antiphase.measures.bootstrap import Arm, difference, interval, rank_correlation, ranked_alike
 from antiphase.measures.crossover import crossing, crossover
 from antiphase.measures.decision import Finding, decide
+from antiphase.report.ledger import ledger_page
+from antiphase.report.page import write_page
 from antiphase.scales import SCALES
 from antiphase.studies.catalog import chosen, groups, studies
 from antiphase.studies.claims import CLAIMS, contrasts_of, verdicts
@@ -28,6 +30,7 @@ from antiphase.studies.questions import Audited
 from antiphase.studies.setting import Setting
 from antiphase.studies.sides import Side, alike, success, tellers
 from antiphase.studies.study import Found, Missing
+from tests.conftest import violations
 
 FOUR = ("fig2a", "fig3a", "fig5", "x1")  # attacks, depth, alignment, cancellation
 
@@ -447,6 +450,14 @@ def test_export_writes_rows_tables_and_leaderboard(ledger, cli, tmp_path):
         (f"{name}, depth {depth}", name) for name in ("ViT", "DiffViT") for depth in (1, 2)
     }
     assert len(entries) == len(attacked)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_the_page_of_a_ledger_passes_axe_and_fits(ledger, visit, axe, tmp_path, width, scheme):
+    seen = visit(write_page(ledger_page(ledger[0], "smoke"), tmp_path), width=width, scheme=scheme)
+    assert seen.locator("table").count() >= len(FOUR)
+    assert violations(seen, axe) == []
+    assert seen.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_a_dry_run_of_the_paper_scale_prices_every_cell_and_does_nothing(cli, tmp_path):

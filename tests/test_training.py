@@ -82,6 +82,7 @@ def kill_and_resume(folder, kills: int, seed: int) -> int:
     return killed
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_random_moments_ends_with_the_bits_of_one_never_killed(tmp_path):
     assert kill_and_resume(tmp_path / "killed", kills=3, seed=0) == 3
     assert kill_and_resume(tmp_path / "whole", kills=0, seed=0) == 0

@@ -127,7 +127,7 @@ def _section(study: Study, setting: Setting, found: Found, folder: Path) -> Sect
     if any(line["value"] is not None or line["text"] for line in lines) or failed:
         figure = _figure(study, setting, found, lines)
         parts += [figure] if figure is not None else []
-        parts.append(study_table(study.name, "All lines", lines, note=note, failed=failed))
+        parts.append(study_table(study.name, f"All lines of {study.name}", lines, note=note, failed=failed))
     elif not parts:
         parts.append(Slot(study=study.name, command=command))
     name = f"study-{study.name}"
