@@ -35,7 +35,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 test: lint types
-	$(BIN)/python -m pytest
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 test-slow: $(VENV)/.dev $(VENV)-peers/.peers
 	$(BIN)/python -m pytest -m slow
