@@ -1,4 +1,4 @@
-"""Studies by name: what they ask, how claims are decided, and that a run is whole whatever happens to it."""
+"""Studies by name: what they ask, and that a run is whole whatever happens to it."""
 
 import csv
 import json
@@ -10,14 +10,10 @@ import sys
 import time
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from pyarrow import parquet
 
-from antiphase.config import Budget, InputError, to_plain
-from antiphase.measures.bootstrap import Arm, difference, interval, rank_correlation, ranked_alike
-from antiphase.measures.crossover import crossing, crossover
-from antiphase.measures.decision import Finding, decide
+from antiphase.config import InputError
 from antiphase.report.ledger import ledger_page
 from antiphase.report.page import write_page
 from antiphase.scales import SCALES
@@ -25,10 +21,8 @@ from antiphase.studies.catalog import chosen, groups, studies
 from antiphase.studies.claims import CLAIMS, contrasts_of, verdicts
 from antiphase.studies.cost import Prices, duration, operations
 from antiphase.studies.ledger import Ledger
-from antiphase.studies.plan import Train, ordered
-from antiphase.studies.questions import Audited
+from antiphase.studies.plan import Train
 from antiphase.studies.setting import Setting
-from antiphase.studies.sides import Side, alike, success, tellers
 from antiphase.studies.study import Found, Missing
 from tests.conftest import violations
 
@@ -42,172 +36,6 @@ def ledger(tmp_path_factory, shell):
     done = shell("study", "run", *FOUR, "--ledger", folder)
     assert done.returncode == 0, done.stderr
     return folder, done
-
-
-# ------------------------------------------------------------------------------------------------- the rule
-
-ENOUGH = {"seeds": 3, "right": 200, "accuracy": 0.5}
-
-
-def finding(low, high, **other):
-    return Finding(name="c", value=(low + high) / 2, interval=(low, high), **{**ENOUGH, **other})
-
-
-UP, DOWN, TINY, OPEN = finding(0.02, 0.1), finding(-0.1, -0.02), finding(-0.008, 0.009), finding(-0.02, 0.1)
-RULE = [
-    ([UP, UP], "supported", "all 2"),
-    ([UP, DOWN], "not supported", "other way round"),
-    ([UP, TINY], "not supported", "no effect"),
-    ([UP, finding(0.001, 0.009)], "not supported", "no effect"),
-    ([UP, finding(0.001, 0.009, threshold=True)], "supported", "all 2"),  # just above a threshold is above it
-    ([UP, finding(-0.009, -0.001, threshold=True)], "not supported", "other way round"),
-    ([UP, OPEN], "inconclusive", "1 of 2"),
-    ([OPEN, DOWN], "not supported", ""),
-    ([UP, finding(0.02, 0.1, accuracy=0.39)], "inconclusive", "undertrained"),
-    ([finding(-0.1, -0.02, accuracy=0.39)], "inconclusive", "undertrained"),
-    ([UP, finding(0.02, 0.1, seeds=2)], "no verdict", "2 seeds, 3 are needed"),
-    ([UP, finding(0.02, 0.1, right=199)], "no verdict", "199 correctly classified"),
-    ([UP, Finding(name="c", missing="no row of X")], "not tested here", "no row of X"),
-    ([DOWN, Finding(name="c", missing="no row of X")], "not supported", ""),
-    ([finding(0.02, 0.1, surrogate=True)], "not tested here", "surrogates"),
-    ([finding(-0.1, -0.02, surrogate=True)], "not tested here", "surrogates"),
-    ([], "not tested here", ""),
-]
-
-
-@pytest.mark.parametrize(("findings", "outcome", "why"), RULE)
-def test_a_claim_is_decided_by_the_rule_that_was_fixed_before(findings, outcome, why):
-    verdict = decide(findings, floor=0.4)
-    assert verdict.outcome == outcome
-    assert why in verdict.why
-
-
-def test_a_scale_for_tests_never_decides():
-    for findings, _, _ in RULE:
-        assert decide(findings, floor=None).outcome == "no verdict"
-
-
-def test_an_interval_that_touches_zero_is_open():
-    assert [finding(*i).place for i in ((0.0, 0.1), (1e-9, 0.1), (-0.1, 0.0), (-0.1, -1e-9))] == [
-        "open",
-        "towards",
-        "open",
-        "opposite",
-    ]
-
-
-# ------------------------------------------------------------------------------------------------- intervals
-
-
-def test_pairing_makes_the_interval_of_a_difference_narrow():
-    draw = np.random.default_rng(0)
-    hard = draw.random((1, 400))
-    first, second = (np.repeat(hard + shift, 3, axis=0) for shift in (0.1, 0.0))
-    ones = np.ones_like(first)
-    together = interval([Arm(first, ones, "a"), Arm(second, ones, "a")], difference)
-    apart = interval([Arm(first, ones, "a"), Arm(second, ones, "b")], difference)
-    assert together["value"] == pytest.approx(0.1)
-    width = [i["interval"][1] - i["interval"][0] for i in (together, apart)]
-    assert width[0] < 1e-9 < 0.05 < width[1]
-
-
-def test_the_interval_covers_the_spread_over_seeds_as_well_as_images():
-    ones = np.ones((3, 500))
-    seeds = Arm(np.array([[0.1], [0.2], [0.3]]) * ones, ones, "same")
-    low, high = interval([seeds])["interval"]
-    assert (low, high) == (pytest.approx(0.1), pytest.approx(0.3))
-    images = Arm(np.tile(np.arange(500) % 2, (3, 1)).astype(float), ones, "same")
-    low, high = interval([images])["interval"]
-    assert (low, high) == (pytest.approx(0.456, abs=0.01), pytest.approx(0.544, abs=0.01))
-
-
-def test_a_quantile_and_a_ratio_leave_out_what_does_not_count():
-    values, counted = np.array([[5.0, 1.0, 3.0, 100.0]]), np.array([[1.0, 1.0, 1.0, 0.0]])
-    assert interval([Arm(values * counted, counted)])["value"] == 3.0
-    assert interval([Arm(values, counted, quantile=0.5)])["value"] == 3.0
-    assert interval([Arm(values, counted, quantile=1.0)])["value"] == 5.0
-    assert interval([Arm(values, 0 * counted)]) == {"value": None, "interval": None}
-
-
-def test_rank_correlation_is_spearman_over_layers():
-    layers = [np.array([[v]]) for v in (1.0, 2.0, 3.0)]
-    assert rank_correlation(*layers, *layers).item() == pytest.approx(1)
-    assert rank_correlation(*layers, *reversed(layers)).item() == pytest.approx(-1)
-    assert np.isnan(rank_correlation(*[np.ones((1, 1))] * 3, *layers).item())  # nothing to rank
-    tied = [np.array([[v]]) for v in (1.0, 1.0, 2.0)]
-    assert rank_correlation(*tied, *layers).item() == pytest.approx(0.75**0.5)
-
-
-def test_the_chance_of_a_rank_correlation_counts_orders_of_the_layers():
-    rising = np.arange(4.0)
-    assert ranked_alike(rising, rising) == (pytest.approx(1), pytest.approx(1 / 24))
-    assert ranked_alike(rising, -rising) == (pytest.approx(-1), pytest.approx(1))
-
-
-@pytest.mark.parametrize(("gaps", "places"), [((0.01, -0.01, 0.0), "towards"), ((0.06, 0.05, 0.07), "opposite")])
-def test_about_equal_is_said_of_the_mean_difference(gaps, places, tmp_path):
-    """Seeds may scatter to both sides; a gap of five points is not equal."""
-    setting, ledger = Setting.at("cpu"), Ledger(tmp_path)
-    cells = {
-        name: tuple(setting.attacked(make(seed), setting.pgd(setting.middle)) for seed in range(3))
-        for name, make in (("ViT", setting.vit), ("DiffViT", setting.diffvit))
-    }
-    for name, of_seeds in cells.items():
-        for seed, cell in enumerate(of_seeds):
-            share = 0.5 + (gaps[seed] if name == "DiffViT" else 0)
-            broken = (np.arange(2000) < 2000 * share).astype(int).tolist()
-            columns = {"id": list(range(2000)), "label": [0] * 2000, "clean": [0] * 2000}
-            answer = {"images": {**columns, "changed_in_run": [broken]}}
-            ledger.keep(cell, {"config": to_plain(cell), "answer": answer})
-    sides = [Side(cells[name], success("asr_change")) for name in ("DiffViT", "ViT")]
-    above, below = (c.finding(Found(ledger)).place for c in alike("K1", "gap", "part", "asr_change", sides))
-    assert (above, below) == (places, "towards")
-
-
-def test_a_baseline_counts_among_the_models_that_must_be_right(tmp_path):
-    setting, ledger = Setting.at("cpu"), Ledger(tmp_path)
-    images = setting.test(400)
-    audit = Audited(of=setting.diffvit(0), base=setting.vit(0), images=images, probes=1, draws=1)
-    for told, wrong in zip(tellers(audit), (0, 300)):
-        columns = {"id": list(range(400)), "label": [0] * 400, "clean": [1] * wrong + [0] * (400 - wrong)}
-        ledger.keep(told, {"config": to_plain(told), "answer": {"images": columns}})
-    side = Side((audit,), lambda _: (np.ones(1), np.ones(1)))
-    assert side.right(Found(ledger)) == 100
-    assert set(side.models) == {setting.diffvit(0), setting.vit(0)}
-
-
-def test_a_models_accuracy_is_judged_by_its_depth_1_witness():
-    setting = Setting.at("cpu")
-    deep = setting.diffvit(2, 4, data="tiny-imagenet")
-    assert setting.witness(deep) == setting.diffvit(2)
-    assert setting.witness(setting.diffvit(1, lambda_init=0.5)) == setting.diffvit(1, lambda_init=0.5)
-    assert setting.witness(setting.vit(0, adv_eps=Budget("1/255"))) == setting.vit(0)
-
-
-@pytest.mark.parametrize(
-    ("gaps", "depth", "changes"),
-    [
-        ([0.2, -0.2, -0.3], 2**0.5, 1),
-        ([0.3, 0.1, 0.05], None, 0),  # falling, but never extrapolated
-        ([0.1, -0.1, 0.1], 2**0.5, 2),
-        ([0.1, 0.0, 0.0], 2.0, 1),
-    ],
-)
-def test_the_crossover_depth_is_interpolated_in_log_depth(gaps, depth, changes):
-    found, count = crossing([1, 2, 4], gaps)
-    assert found == (None if depth is None else pytest.approx(depth))
-    assert count == changes
-
-
-def test_the_crossover_has_an_interval_and_the_share_without_one():
-    draw = np.random.default_rng(1)
-    ones = np.ones((3, 300))
-    pairs = [(Arm(draw.normal(gap, 0.5, (3, 300)), ones, "x"), Arm(0 * ones, ones, "x")) for gap in (0.2, 0.02, -0.2)]
-    found = crossover([1, 2, 4], pairs)
-    low, high = found["interval"]
-    assert low < found["median"] < high
-    assert 1 < low < high < 4
-    assert found["none"] < 0.05
 
 
 # ------------------------------------------------------------------------------------------------- the catalog
@@ -334,49 +162,6 @@ def test_cost_grows_with_depth_steps_and_images_and_learns_from_finished_cells()
     prices.see("Train", 1e9, 2.0)
     assert prices.seconds(shallow) == pytest.approx(2e-9 * operations(shallow))
     assert [duration(s) for s in (40, 600, 7200, 1e6)] == ["40 s", "10 min", "2.0 h", "12 days"]
-
-
-# ------------------------------------------------------------------------------------------------- a claim from rows
-
-
-def pretend(ledger, setting, changed, accuracy=0.6, leave_out=""):
-    """Rows of figure 2 as a run would file them, with a share of broken images by model."""
-    cells = ordered(c for name in ("fig2a", "fig2c") for c in studies()[name].grid(setting))
-    for cell in cells:
-        if leave_out and leave_out in cell.title:
-            continue
-        if isinstance(cell, Train):
-            reached = (
-                accuracy if cell.data == setting.data else 0.2
-            )  # of more classes fewer are learned: that is no fault
-            answer = {"test_accuracy": reached, "train_accuracy": reached, "lambda": [{"lambda": 0.8}]}
-        else:
-            broken = (np.arange(400) % 10 < 10 * changed[cell.of.model.title]).astype(int).tolist()
-            columns = {"id": list(range(400)), "label": [0] * 400, "clean": [0] * 300 + [1] * 100}
-            answer = {"images": {**columns, "changed_in_run": [broken]}}
-        ledger.keep(cell, {"config": to_plain(cell), "answer": answer})
-
-
-@pytest.mark.parametrize(
-    ("changed", "accuracy", "leave_out", "verdict"),
-    [
-        ({"ViT": 0.3, "DiffViT": 0.6}, 0.6, "", "supported"),
-        ({"ViT": 0.6, "DiffViT": 0.3}, 0.6, "", "not supported"),
-        ({"ViT": 0.3, "DiffViT": 0.3}, 0.6, "", "not supported"),
-        ({"ViT": 0.3, "DiffViT": 0.6}, 0.3, "", "inconclusive"),
-        ({"ViT": 0.3, "DiffViT": 0.6}, 0.6, "cifar100", "not tested here"),
-    ],
-)
-def test_k1_follows_from_the_rows(tmp_path, changed, accuracy, leave_out, verdict):
-    ledger, setting = Ledger(tmp_path), Setting.at("cpu")
-    pretend(ledger, setting, changed, accuracy, leave_out)
-    figure = [studies()[name] for name in ("fig2a", "fig2c")]
-    (k1,) = [v for v in verdicts(figure, setting, Found(ledger)) if v["claim"] == "K1"]
-    assert k1["verdict"] == verdict
-    assert set(k1["readings"]) == {"asr_change", "asr_correct"}
-    if leave_out:
-        assert k1["parts"]["cifar10, pixels"]["verdict"] == "supported"
-        assert "cifar100" in k1["why"]
 
 
 # ------------------------------------------------------------------------------------------------- through the command line

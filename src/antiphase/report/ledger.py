@@ -10,6 +10,7 @@ from typing import Any
 
 from antiphase import files
 from antiphase.config import InputError
+from antiphase.report.cards import command
 from antiphase.report.parts import Contrast, Figure, Model, Page, Section, Slot, Table, Verdict, study_table
 from antiphase.report.pictures import picture_figure
 from antiphase.report.study_figures import figure_of
@@ -111,7 +112,7 @@ def _headline(setting: Setting, judged: tuple[Verdict, ...]) -> str:
 
 
 def _section(study: Study, setting: Setting, found: Found, folder: Path) -> Section:
-    command = shlex.join(["antiphase", "study", "run", study.name, "--scale", setting.scale, "--ledger", str(folder)])
+    fill = command("study run", [study.name], f"--scale {setting.scale} --ledger {shlex.quote(str(folder))}")
     cells = study.grid(setting)
     done = sum(found.ledger.has(cell) for cell in cells)
     failed = [f"{cell.title}: {told['error']}" for cell in cells if (told := found.ledger.failure(cell)) is not None]
@@ -120,16 +121,16 @@ def _section(study: Study, setting: Setting, found: Found, folder: Path) -> Sect
         lines = [asdict(line) for line in study.lines(setting, found)]
     except Damaged as error:
         lines = []
-        parts.append(Slot(study=study.name, command=command, why=str(error)))
+        parts.append(Slot(study=study.name, command=fill, why=str(error)))
     note = ""
     if done < len(cells):
-        note = f"{done} of {len(cells)} cells are there; {command} does the rest."
+        note = f"{done} of {len(cells)} cells are there; {fill} does the rest."
     if any(line["value"] is not None or line["text"] for line in lines) or failed:
         figure = _figure(study, setting, found, lines)
         parts += [figure] if figure is not None else []
         parts.append(study_table(study.name, f"All lines of {study.name}", lines, note=note, failed=failed))
     elif not parts:
-        parts.append(Slot(study=study.name, command=command))
+        parts.append(Slot(study=study.name, command=fill))
     name = f"study-{study.name}"
     return Section(name=name, title=study.title, note=study.question, parts=tuple(parts), short=study.name)
 
@@ -156,7 +157,7 @@ def _looks(folder: Path, rows: list[Row]) -> tuple[tuple[str, Row], ...]:
 
 
 def _look_command(folder: Path, keys: list[str], scale: ScaleName) -> str:
-    return shlex.join(["antiphase", "look", *(str(folder / "runs" / key) for key in keys), "--scale", scale])
+    return command("look", [folder / "runs" / key for key in keys], f"--scale {scale}")
 
 
 def _made(rows: list[Row]) -> tuple[tuple[str, str], ...]:

@@ -91,9 +91,8 @@ def drawn_as(series: str, places: Mapping[str, int], number: int) -> dict[str, s
 def _curves(axis: Any, axis_name: str, told: list[Any], title: str, unit: str, places: Mapping[str, int]) -> None:
     groups: dict[str, list[Any]] = {}
     for (series, x), line in told:
-        if x is not None and (
-            unit == "points" or " - " not in series
-        ):  # a difference among what differs: another scale
+        among_rates = " - " in series and unit != "points"  # a difference, on the scale of what differs
+        if x is not None and not among_rates:
             groups.setdefault(series or PLAIN, []).append((x, line))
     groups = {name: of for name, of in groups.items() if len(of) > 1} or groups  # a single point is in the table
     entries: list[tuple[Any, str]] = []

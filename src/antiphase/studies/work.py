@@ -126,14 +126,12 @@ def _train(cell: Train, bench: Bench) -> Answer:
     learned, judged = _learned(cell, bench)
     run = train(cell.model, training, learned, judged, folder, device=bench.device, scale=bench.scale)
     log = run.log
-    classifier = run.classifier(bench.device)
+    known = accuracy(run.classifier(bench.device), learned, device=bench.device)  # clean; the log has a running mean
     return {
         "title": run.config.title,
         "parameters": measured.parameters(run),
         "weights_sha256": run.weights_digest,
-        "train_accuracy": accuracy(
-            classifier, learned, device=bench.device
-        ),  # of the end, clean: the log's is a running mean
+        "train_accuracy": known,
         "test_accuracy": log[-1]["test_accuracy"],
         "train_images": len(learned),
         "test_images": len(judged),

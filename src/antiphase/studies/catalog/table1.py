@@ -16,10 +16,8 @@ PEAK = 0.8
 LAMBDAS = (0.5, 0.7, 0.8, 0.85, 0.9, 0.95)
 ACCURACY = dict(zip(LAMBDAS, (0.8605, 0.8697, 0.8700, 0.8567, 0.8524, 0.8468)))
 SUCCESS = dict(zip(LAMBDAS, (0.4074, 0.6772, 0.8498, 0.7531, 0.4956, 0.4164)))
-SCALES: tuple[OutScale, ...] = (
-    "official",
-    "fixed",
-)  # lambda_init also sets the gain 1 - lambda_init: `fixed` takes that out
+# lambda_init also sets the gain 1 - lambda_init: `fixed` takes that out
+SCALES: tuple[OutScale, ...] = ("official", "fixed")
 
 
 def _grid(setting: Setting, out_scale: OutScale) -> tuple[float, ...]:
