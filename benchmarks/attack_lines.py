@@ -16,8 +16,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from antiphase.attacks import PGD, Linf, engine
 from antiphase.data import load
-from antiphase.models.checkpoint import Run
-from antiphase.models.lean import lean
+from antiphase.models.fast_path import lean
+from antiphase.models.run import Run
 from antiphase.runtime import frozen
 from benchmarks.peers import PEERS
 from benchmarks.timing import Line, Measured, interleaved, timed

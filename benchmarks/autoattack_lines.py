@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from antiphase.attacks import APGD, AutoAttack, Linf, engine
 from antiphase.data import load
 from antiphase.data.imageset import Batch
-from antiphase.models.checkpoint import Run
+from antiphase.models.run import Run
 from benchmarks.attack_lines import PAIR, Counted
 from benchmarks.peers import pyautoattack
 from benchmarks.timing import Line, Measured

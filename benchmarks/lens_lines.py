@@ -15,10 +15,10 @@ import torch
 
 from antiphase.data import load
 from antiphase.data.imageset import ImageSet
-from antiphase.measures.alignment import Alignment
-from antiphase.measures.closed_form import local_moments
-from antiphase.measures.probes import branch_alignment
-from antiphase.measures.reverse import projected_alignment
+from antiphase.measures.branch_pairs import Alignment
+from antiphase.measures.jacobians_forward import branch_alignment
+from antiphase.measures.jacobians_local import local_moments
+from antiphase.measures.jacobians_reverse import projected_alignment
 from antiphase.models import Differential, ViTConfig
 from antiphase.models.adapters import read
 from antiphase.models.attention import DifferentialAttention

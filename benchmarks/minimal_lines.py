@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from antiphase.attacks import CW, MinimalL2, engine
-from antiphase.attacks.minimal import Minimal
+from antiphase.attacks.config import Minimal
 from antiphase.data import load
-from antiphase.models.checkpoint import Run
+from antiphase.models.run import Run
 from benchmarks.attack_lines import PAIR, Counted
 from benchmarks.peers import foolbox_cw
 from benchmarks.timing import Line, Measured

@@ -16,7 +16,7 @@ from antiphase.models import Differential, Softmax, ViTConfig
 from antiphase.models.vit import build
 from antiphase.scales import SCALES
 from antiphase.training import TrainConfig
-from antiphase.training.learner import Learner
+from antiphase.training.loop import Learner
 from benchmarks.timing import Line, Measured, Timed, interleaved, timed
 
 

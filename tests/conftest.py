@@ -102,8 +102,8 @@ def shell():
 def comparison(pair, digits):
     """Both models of the pair attacked and measured on the same 120 digits, with looks at 8 of them."""
     from antiphase.config import Budget
-    from antiphase.studies.compare import compare
-    from antiphase.studies.config import CompareConfig
+    from antiphase.results.compare import compare
+    from antiphase.results.config import CompareConfig
 
     eps = tuple(Budget(f"{e}/255") for e in (4, 12, 24, 48))
     settings = CompareConfig(eps=eps, steps=10, runs=2, draws=8, probes=8, measure_images=32, accuracy_floor=0.5)
@@ -113,8 +113,8 @@ def comparison(pair, digits):
 @pytest.fixture(scope="session")
 def page(comparison, tmp_path_factory) -> Path:
     """Its report."""
-    from antiphase.report.comparison import comparison_page
     from antiphase.report.page import write_page
+    from antiphase.report.pages.comparison import comparison_page
 
     return write_page(comparison_page(comparison), tmp_path_factory.mktemp("page"))
 

@@ -16,7 +16,7 @@ from benchmarks.peers import foolbox_named, pyautoattack, torchattacks_named
 
 from antiphase.attacks import APGD, FAB, L2, AutoAttack, Linf, Square, engine
 from antiphase.data import load
-from antiphase.models.checkpoint import Run
+from antiphase.models.run import Run
 
 
 def shipped() -> torch.nn.Module:

@@ -9,7 +9,7 @@ from benchmarks.peers import foolbox_cw, foolbox_ddn, torchattacks_cw
 
 from antiphase.attacks import CW, DDN, FMN, MinimalL2, engine
 from antiphase.data import load
-from antiphase.models.checkpoint import Run
+from antiphase.models.run import Run
 
 model = Run(Path(sys.argv[1])).classifier()
 x, y, ids = load("cifar10", "test").subset(int(sys.argv[2])).all

@@ -8,7 +8,7 @@ from benchmarks.peers import PEERS
 
 from antiphase.attacks import PGD, Linf, engine
 from antiphase.data import load
-from antiphase.models.checkpoint import Run
+from antiphase.models.run import Run
 
 folder, peer, n = sys.argv[1], sys.argv[2], int(sys.argv[3])
 model = Run(Path(folder)).classifier()

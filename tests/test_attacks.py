@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from antiphase import runtime
 from antiphase.attacks import APGD, FAB, L2, PGD, Linf, Patch, Square, engine, fgsm
-from antiphase.attacks.checks import order_flags
-from antiphase.attacks.eightbit import to_eight_bits
 from antiphase.attacks.losses import LOSSES, margin
-from antiphase.attacks.place import most_attended
+from antiphase.attacks.patch_placement import most_attended
+from antiphase.attacks.quantize import to_eight_bits
+from antiphase.attacks.red_flags import order_flags
 from antiphase.config import InputError
 from antiphase.data.imageset import Batch
 from antiphase.measures.success import success_rates

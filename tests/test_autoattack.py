@@ -5,11 +5,11 @@ import pytest
 import torch
 from scipy.optimize import linprog
 
-from antiphase.attacks import APGD, FAB, L2, PGD, AutoAttack, Linf, Patch, Square, bumps, engine
+from antiphase.attacks import APGD, FAB, L2, PGD, AutoAttack, Linf, Patch, Square, engine, square
 from antiphase.attacks.apgd import checkpoints
-from antiphase.attacks.checks import cascade_flags, precision_flags
 from antiphase.attacks.config import Attack
 from antiphase.attacks.fab import to_plane
+from antiphase.attacks.red_flags import cascade_flags, precision_flags
 from antiphase.config import InputError
 from antiphase.data.imageset import Batch
 from tests.shortened import shortened
@@ -336,11 +336,11 @@ def test_fab_finds_smaller_perturbations_than_its_budget(victim, few):
 def test_bumps_have_norm_one_and_moving_them_keeps_the_norm():
     draw = torch.rand(20, 8, generator=torch.Generator().manual_seed(1))
     for side in (1, 3, 7):
-        assert bumps.pair(side).norm() == pytest.approx(1.0)
-        start = bumps.first(
-            torch.rand(20, 4 * len(bumps.grid(torch.Size((20, 3, 12, 12)))[1])), torch.Size((20, 3, 12, 12))
+        assert square.pair(side).norm() == pytest.approx(1.0)
+        start = square.first(
+            torch.rand(20, 4 * len(square.grid(torch.Size((20, 3, 12, 12)))[1])), torch.Size((20, 3, 12, 12))
         )
-        moved = bumps.shifted(start / 50, torch.full((20,), side), draw, 0.5)
+        moved = square.shifted(start / 50, torch.full((20,), side), draw, 0.5)
         assert torch.allclose(moved.flatten(1).norm(dim=1), torch.full((20,), 0.5), atol=1e-5)
         assert (moved != start).any()
 

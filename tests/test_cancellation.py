@@ -16,10 +16,10 @@ from antiphase.data.imageset import Batch
 from antiphase.measures.cancellation import Cancellation, cancellation, over_layers
 from antiphase.measures.common_mode import common_mode
 from antiphase.measures.correlation import MEANING, correlation, likeness, movement, subtraction
-from antiphase.measures.paired import mean_interval, paired, spearman
 from antiphase.measures.perturbations import CORRUPTIONS, EQUAL_SIZE, PERTURBATIONS, perturbed
-from antiphase.measures.propagation import block_sigma, propagation
-from antiphase.measures.singular import sigma_max
+from antiphase.measures.power_iteration import sigma_max
+from antiphase.measures.residual_stream import block_sigma, propagation
+from antiphase.measures.stats import mean_interval, paired, spearman
 from antiphase.models import Differential, Softmax, ViTConfig
 from antiphase.models.taps import explicit, taps
 from antiphase.models.vit import build

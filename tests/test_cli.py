@@ -471,7 +471,7 @@ def test_saved_images_are_adversarial_when_read_again(cli, runs):
     from safetensors.torch import load_file
 
     from antiphase.data import load
-    from antiphase.models.checkpoint import Run
+    from antiphase.models.run import Run
 
     run = Run(Path(runs[1]))
     model, test = run.classifier(), load("digits", "test")
@@ -493,14 +493,14 @@ def test_saved_images_are_adversarial_when_read_again(cli, runs):
 
 def test_an_interrupted_evaluation_goes_on_where_it_was(pair, digits, tmp_path, monkeypatch):
     from antiphase.attacks import PGD, Linf
-    from antiphase.models.checkpoint import Run
-    from antiphase.studies import attacked
+    from antiphase.models.run import Run
+    from antiphase.results import attack
 
     shutil.copytree(pair[1].folder, tmp_path / "run", ignore=shutil.ignore_patterns("attacks", "measures"))
-    monkeypatch.setattr(attacked, "PART", 16)
+    monkeypatch.setattr(attack, "PART", 16)
     attack, images = [PGD(within=Linf("12/255"), steps=5)], digits[1].subset(64)
-    whole = attacked.attack_cells(pair[1], images, attack, protocol="fast")[0]
-    real, calls = attacked.engine.run, []
+    whole = attack.attack_cells(pair[1], images, attack, protocol="fast")[0]
+    real, calls = attack.engine.run, []
 
     def counted(*args, **kwargs):
         if len(calls) == 2:
@@ -509,10 +509,10 @@ def test_an_interrupted_evaluation_goes_on_where_it_was(pair, digits, tmp_path, 
         calls.append(len(args[1]))
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(attacked.engine, "run", counted)
+    monkeypatch.setattr(attack.engine, "run", counted)
     with pytest.raises(KeyboardInterrupt):
-        attacked.attack_cells(Run(tmp_path / "run"), images, attack, protocol="fast")
-    again = attacked.attack_cells(Run(tmp_path / "run"), images, attack, protocol="fast")[0]
+        attack.attack_cells(Run(tmp_path / "run"), images, attack, protocol="fast")
+    again = attack.attack_cells(Run(tmp_path / "run"), images, attack, protocol="fast")[0]
     assert calls == [16, 16, "pulled", 16, 16, 32]  # what was left, and the look at a huge budget
     assert again["images"] == whole["images"]
     assert not list((tmp_path / "run" / "attacks").glob("*/"))  # nothing half-done is left
@@ -523,8 +523,8 @@ import sys
 from pathlib import Path
 from antiphase.attacks import PGD, Linf
 from antiphase.data import load
-from antiphase.models.checkpoint import Run
-from antiphase.studies.attacked import attack_cells
+from antiphase.models.run import Run
+from antiphase.results.attack import attack_cells
 images = load("cifar10", "test").subset(int(sys.argv[2]))
 attack_cells(Run(Path(sys.argv[1])), images, [PGD(within=Linf("8/255"), steps=2)], protocol="fast", save=True)
 print({HIGH_WATER})

@@ -15,15 +15,15 @@ from antiphase.attacks import PGD, Linf
 from antiphase.attacks.engine import run as attack
 from antiphase.config import InputError
 from antiphase.data import load
-from antiphase.measures.captions import caption_correlation
+from antiphase.measures.caption_correlation import caption_correlation
 from antiphase.models import Differential, Schedule, Softmax
 from antiphase.models.attention import lambdas
-from antiphase.models.checkpoint import Run
+from antiphase.models.checkpoint_formats import read_clip, read_state, their_names
 from antiphase.models.clip import CLIP
 from antiphase.models.clip_config import PRESETS, CLIPConfig, TextConfig, VisionConfig, preset
 from antiphase.models.convert import convert
 from antiphase.models.prompts import templates, texts
-from antiphase.models.readers import read_clip, read_state, their_names
+from antiphase.models.run import Run
 from antiphase.models.taps import taps
 from antiphase.models.tokenizer import tokenize
 from antiphase.models.zero_shot import OPENAI_MEAN, OPENAI_STD, zero_shot

@@ -7,7 +7,7 @@ import pytest
 
 from antiphase.data import load
 from antiphase.measures.success import accuracy
-from antiphase.models.checkpoint import Run
+from antiphase.models.run import Run
 from tests.conftest import ROOT
 
 PAIR = ROOT / "results" / "clip-pair"

@@ -8,7 +8,7 @@ import torch
 from antiphase.attacks import PGD, Linf, compiled, engine
 from antiphase.attacks.compiled import forwards_at_most, repays
 from antiphase.data import load
-from antiphase.models.checkpoint import Run
+from antiphase.models.run import Run
 from tests.conftest import ROOT
 
 PAIR = ROOT / "results" / "pair"

@@ -8,7 +8,7 @@ from antiphase.attacks import PGD, Linf
 from antiphase.config import Budget, InputError, dump_yaml, fingerprint, from_plain, overlaid, read_yaml, to_plain
 from antiphase.files import read_lines, write_lines, write_whole
 from antiphase.models import Differential, Schedule, Softmax, ViTConfig
-from antiphase.models.notation import attention_text, parse_attention
+from antiphase.models.attention_syntax import attention_text, parse_attention
 from antiphase.training import TrainConfig
 
 ATTENTIONS = [

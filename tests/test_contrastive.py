@@ -22,18 +22,17 @@ from antiphase.data.imageset import Resized
 from antiphase.data.pair_catalog import load_pairs
 from antiphase.data.pairs import of_classes
 from antiphase.measures.retrieval import image_ranks, recall, text_ranks
-from antiphase.models.checkpoint import Run, read_tensors
 from antiphase.models.clip import CLIP
 from antiphase.models.clip_config import VARIANTS, CLIPConfig, TextConfig, VisionConfig
 from antiphase.models.prompts import texts
+from antiphase.models.run import Run, read_tensors
 from antiphase.models.tokenizer import encode, tokenize
 from antiphase.training import ContrastiveConfig
 from antiphase.training.augment import resized_crop
-from antiphase.training.contrasting import Contrasting, train_clip
-from antiphase.training.contrastive import Contrastive, contrast
-from antiphase.training.learner import Diverged, Learner, optimizer_of
-from antiphase.training.signs import signs, spread
-from antiphase.training.world import World
+from antiphase.training.clip_task import Contrasting, Contrastive, contrast, train_clip
+from antiphase.training.diagnose import signs, spread
+from antiphase.training.distributed import World
+from antiphase.training.loop import Diverged, Learner, optimizer_of
 from tests.conftest import HIGH_WATER
 
 BYTES = TextConfig(width=32, heads=4, depth=1, context=32, vocabulary=259, tokenizer="bytes")
@@ -163,9 +162,9 @@ from antiphase.data import load
 from antiphase.data.pairs import of_classes
 from antiphase.models.clip_config import CLIPConfig, TextConfig, VisionConfig
 from antiphase.training import ContrastiveConfig
-from antiphase.training.contrasting import Contrasting
-from antiphase.training.learner import Learner
-from antiphase.training.world import World
+from antiphase.training.clip_task import Contrasting
+from antiphase.training.loop import Learner
+from antiphase.training.distributed import World
 train, test = load("digits", "train"), load("digits", "test")
 pairs = of_classes(train, [[name] for name in train.class_names])
 model = CLIPConfig(vision=VisionConfig(image=8, patch=1, width=64, heads=4, depth=4),

@@ -19,8 +19,8 @@ from PIL import Image
 
 from antiphase.config import InputError
 from antiphase.data import cache, load
-from antiphase.data.cifar import load_cifar
-from antiphase.data.folders import is_test
+from antiphase.data.readers.cifar import load_cifar
+from antiphase.data.readers.image_folders import is_test
 from tests.conftest import HIGH_WATER
 
 

@@ -6,15 +6,14 @@ import pytest
 from antiphase.config import Budget, to_plain
 from antiphase.measures.bootstrap import Arm, difference, interval, rank_correlation, ranked_alike
 from antiphase.measures.crossover import crossing, crossover
-from antiphase.measures.decision import Finding, decide
-from antiphase.studies.catalog import studies
-from antiphase.studies.claims import verdicts
-from antiphase.studies.ledger import Ledger
-from antiphase.studies.plan import Train, ordered
-from antiphase.studies.questions import Audited
-from antiphase.studies.setting import Setting
-from antiphase.studies.sides import Side, alike, success, tellers
-from antiphase.studies.study import Found
+from antiphase.paper.catalog import studies
+from antiphase.paper.claims import verdicts
+from antiphase.paper.contrasts import Side, alike, success, tellers
+from antiphase.paper.grid import Setting
+from antiphase.paper.ledger import Ledger
+from antiphase.paper.questions import Audited, Train, ordered
+from antiphase.paper.study import Found
+from antiphase.paper.verdict_rule import Finding, decide
 
 # ------------------------------------------------------------------------------------------------- the rule
 

@@ -13,13 +13,13 @@ from torch import nn
 
 import antiphase as ap
 from antiphase.config import InputError
-from antiphase.measures.probes import branch_alignment
-from antiphase.models import parts
+from antiphase.measures.jacobians_forward import branch_alignment
+from antiphase.models import foreign_layers
 from antiphase.models.adapters import check, read
 from antiphase.models.attention import DifferentialAttention, lambdas
-from antiphase.models.calls import DifferentialMultihead
 from antiphase.models.classifier import Normalized
-from antiphase.models.lean import lean
+from antiphase.models.fast_path import lean
+from antiphase.models.foreign_layers import DifferentialMultihead
 from antiphase.models.taps import attention_layers, explicit, taps
 from tests import foreign
 from tests.conftest import ROOT
@@ -603,7 +603,7 @@ def test_the_page_shows_what_happens(capsys):
     maps = told["record"]["encoder.layer.0.attention.self"]
     assert not maps.noise[..., 3].any()
     assert not maps.signal[..., 3].any()
-    assert all(f"`{name}`" in (ROOT / "docs/differentiate.md").read_text() for name in parts.HUGGING)
+    assert all(f"`{name}`" in (ROOT / "docs/differentiate.md").read_text() for name in foreign_layers.HUGGING)
 
 
 # ------------------------------------------------------------------------------------------------- the lens, attacks

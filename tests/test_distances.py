@@ -9,11 +9,11 @@ import torch
 from safetensors.torch import load_file
 
 import antiphase as ap
-from antiphase.attacks.checks import unfound_flags
+from antiphase.attacks.red_flags import unfound_flags
 from antiphase.measures.distances import distances_of
-from antiphase.measures.paired import quantile_interval
-from antiphase.models.checkpoint import Run
-from antiphase.studies import attacked
+from antiphase.measures.stats import quantile_interval
+from antiphase.models.run import Run
+from antiphase.results import attack
 
 SHORT = ("--images", "40", "--steps", "30")
 
@@ -145,6 +145,6 @@ def test_a_minimum_norm_attack_that_finds_nothing_is_flagged(folder, digits, mon
     run = Run(folder)
     deaf = lambda self, x: torch.arange(10.0) + 0 * x.flatten(1)[:, :10]  # noqa: ARG005, E731
     monkeypatch.setattr(type(run.classifier()), "forward", deaf)
-    (cell,) = attacked.attack_cells(run, digits[1].subset(12), [ap.DDN(steps=5)], protocol="fast", seed=9)
+    (cell,) = attack.attack_cells(run, digits[1].subset(12), [ap.DDN(steps=5)], protocol="fast", seed=9)
     assert unfound_flags(12, 12)[0] in cell["flags"]
     assert cell["distances"]["correct"]["found"]["hits"] == 0

@@ -10,8 +10,8 @@ from PIL import Image
 from antiphase.config import InputError
 from antiphase.data import load
 from antiphase.data.catalog import CATALOG
-from antiphase.data.mmvp import load_mmvp
-from antiphase.data.variants import class_wnids
+from antiphase.data.readers.imagenet_variants import class_wnids
+from antiphase.data.readers.mmvp import load_mmvp
 from tests.trees import TREES, dtd, lines, mmvp, picture
 
 

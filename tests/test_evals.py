@@ -14,27 +14,27 @@ from sklearn.linear_model import LogisticRegression
 from antiphase import files, runtime
 from antiphase.config import InputError, to_plain
 from antiphase.data import load
-from antiphase.data.mmvp import load_mmvp
 from antiphase.data.pair_catalog import load_pairs
+from antiphase.data.readers.mmvp import load_mmvp
 from antiphase.evals import features as features_module
 from antiphase.evals.config import GROUPS, EvalConfig, expand, tasks_on
+from antiphase.evals.evaluate import evaluate
 from antiphase.evals.features import Encoder, class_token
 from antiphase.evals.few_shot import episodes, few_shot_rows
+from antiphase.evals.mmvp import TEMPLATE, statement_rows
 from antiphase.evals.probe import Labelled, grid, held_out, probe_rows
 from antiphase.evals.published import VALUES, check_published, published
 from antiphase.evals.retrieval import retrieval_rows
 from antiphase.evals.rows import per_class
-from antiphase.evals.statements import TEMPLATE, statement_rows
 from antiphase.evals.zero_shot import zero_shot_rows
-from antiphase.measures.interval import mean_of, wilson
+from antiphase.measures.stats import mean_of, wilson
 from antiphase.measures.success import accuracy
 from antiphase.models import Differential
-from antiphase.models.checkpoint import Run, save_checkpoint
 from antiphase.models.clip import CLIP
 from antiphase.models.clip_config import CLIPConfig, TextConfig, VisionConfig, preset
+from antiphase.models.run import Run, save_checkpoint
 from antiphase.models.tokenizer import encode
 from antiphase.models.zero_shot import class_embeddings
-from antiphase.studies.evaluated import evaluate
 from tests.trees import TREES, mmvp
 
 SMALL = CLIPConfig(  # reads bytes: no vocabulary to load
@@ -522,14 +522,14 @@ def test_ood_and_mmvp_from_their_trees_with_the_mean_of_the_four(clip, cli, tmp_
 
 def test_published_numbers_stand_beside_ours(clip, monkeypatch, cli, tmp_path):
     """Of a model that is taken for the published one: its weights are not to be had here."""
-    from antiphase.studies import evaluated
+    from antiphase.evals import evaluate
 
     mmvp(tmp_path)
     words = ["eval", clip.folder, "--on", "mmvp", "--data-root", tmp_path, "--published", "CC12M"]
     code, _, err = cli(*words)
     assert code == 2
     assert "is no published model" in err
-    monkeypatch.setattr(evaluated, "check_published", lambda *_: None)
+    monkeypatch.setattr(evaluate, "check_published", lambda *_: None)
     monkeypatch.setattr(CLIPConfig, "title", "DiffCLIP")
     code, out, err = cli(*words)
     assert code == 0, err

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from antiphase.attacks import APGD, FAB, L2, PGD, AutoAttack, Linf, Square, engine
 from antiphase.attacks.journal import unpack
 from antiphase.config import InputError
-from antiphase.models.checkpoint import Run
+from antiphase.models.run import Run
 from tests.conftest import ROOT
 from tests.shortened import TO_BE_KILLED, shortened
 

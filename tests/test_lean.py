@@ -8,7 +8,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from antiphase.models import Differential, Softmax, ViTConfig
-from antiphase.models.lean import lean
+from antiphase.models.fast_path import lean
 from antiphase.models.vit import build
 
 KINDS = {

@@ -14,11 +14,10 @@ import pytest
 from antiphase import files
 from antiphase.config import InputError, to_plain
 from antiphase.models.config import ViTConfig
-from antiphase.studies import runner
-from antiphase.studies.ledger import Damaged, DiskFull, Ledger
-from antiphase.studies.plan import Cell, Images, Train, ordered
-from antiphase.studies.questions import Predicted
-from antiphase.studies.work import Bench
+from antiphase.paper import execute
+from antiphase.paper.execute import Bench
+from antiphase.paper.ledger import Damaged, DiskFull, Ledger
+from antiphase.paper.questions import Cell, Images, Predicted, Train, ordered
 from antiphase.training.config import TrainConfig
 
 
@@ -36,9 +35,9 @@ class Toy(Cell):
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "operations", lambda _: 1.0)
-    monkeypatch.setattr("antiphase.studies.cost.operations", lambda _: 1.0)
-    monkeypatch.setattr("antiphase.studies.work.data_fingerprints", lambda *_: {})
+    monkeypatch.setattr(execute, "operations", lambda _: 1.0)
+    monkeypatch.setattr("antiphase.paper.cost.operations", lambda _: 1.0)
+    monkeypatch.setattr("antiphase.paper.execute.data_fingerprints", lambda *_: {})
     return Bench(Ledger(tmp_path / "ledger"))
 
 
@@ -83,8 +82,8 @@ def test_what_is_needed_comes_first_and_once():
 
 
 def test_run_does_only_what_is_missing(bench):
-    first = runner.run(toys(3), bench, answer=answered)
-    again = runner.run(toys(5), bench, answer=answered)
+    first = execute.run(toys(3), bench, answer=answered)
+    again = execute.run(toys(5), bench, answer=answered)
     assert (len(first.computed), len(again.computed), len(again.found)) == (3, 2, 3)
     row = bench.ledger.row(Toy(number=4))
     assert row["answer"] == {"square": 16}
@@ -98,14 +97,14 @@ def test_a_failing_cell_is_recorded_the_others_go_on_and_the_next_run_tries_agai
         return answered(cell, _)
 
     cells = [*toys(3), Toy(number=7, after=Toy(number=1)), Toy(number=8, after=Toy(number=7, after=Toy(number=1)))]
-    outcome = runner.run(cells, bench, answer=fragile)
+    outcome = execute.run(cells, bench, answer=fragile)
     assert len(outcome.computed) == 2
     assert list(outcome.failed.values()) == ["the loss became nan"]
     assert len(outcome.waiting) == 2
     kept = bench.ledger.failure(Toy(number=1))
     assert kept["type"] == "RuntimeError"
     assert "fragile" in kept["traceback"]
-    assert len(runner.run(cells, bench, answer=answered).computed) == 3
+    assert len(execute.run(cells, bench, answer=answered).computed) == 3
     assert bench.ledger.failure(Toy(number=1)) is None
 
 
@@ -116,41 +115,41 @@ def test_ctrl_c_leaves_what_is_finished_and_no_failure(bench):
         return answered(cell, _)
 
     with pytest.raises(KeyboardInterrupt):
-        runner.run(toys(3), bench, answer=stopped)
+        execute.run(toys(3), bench, answer=stopped)
     assert bench.ledger.failure(Toy(number=1)) is None
     with bench.ledger.held(Toy(number=1)) as mine:
         assert mine
-    assert len(runner.run(toys(3), bench, answer=answered).computed) == 2
+    assert len(execute.run(toys(3), bench, answer=answered).computed) == 2
 
 
 def test_an_answer_that_is_not_a_number_fails_its_cell_only(bench):
-    outcome = runner.run(toys(2), bench, answer=lambda cell, _: {"x": float("nan") if cell.number else 1.0})
+    outcome = execute.run(toys(2), bench, answer=lambda cell, _: {"x": float("nan") if cell.number else 1.0})
     assert len(outcome.failed) == 1
     assert len(outcome.computed) == 1
 
 
 @pytest.mark.parametrize("damage", ["", '{"digest": 1', '{"row": {}}', "[]", "\udcff"])
 def test_a_damaged_row_is_named_with_its_remedy_and_nothing_else_is_lost(bench, damage):
-    runner.run(toys(3), bench, answer=answered)
+    execute.run(toys(3), bench, answer=answered)
     path = bench.ledger.row_path(toys(3)[1].key)
     before = {p: p.read_bytes() for p in path.parent.iterdir() if p != path}
     path.write_bytes(damage.encode("utf-8", "surrogateescape"))
     with pytest.raises(Damaged, match=rf"{path.name}.*move it away and run again"):
-        runner.run(toys(3), bench, answer=answered)
+        execute.run(toys(3), bench, answer=answered)
     assert {p: p.read_bytes() for p in path.parent.iterdir() if p != path} == before
     path.unlink()
-    assert len(runner.run(toys(3), bench, answer=answered).computed) == 1
+    assert len(execute.run(toys(3), bench, answer=answered).computed) == 1
 
 
 def test_one_changed_digit_in_a_row_is_noticed(bench):
-    runner.run(toys(3), bench, answer=answered)
+    execute.run(toys(3), bench, answer=answered)
     path = bench.ledger.row_path(toys(3)[2].key)
     path.write_text(path.read_text().replace('"square": 4', '"square": 5'))
     assert [sentence for sentence in bench.ledger.damaged() if path.name in sentence and "digest" in sentence]
 
 
 def test_a_full_disk_is_named_and_what_was_written_stays(bench, monkeypatch):
-    runner.run(toys(2), bench, answer=answered)
+    execute.run(toys(2), bench, answer=answered)
     whole = files.write_whole
 
     def full(*_):
@@ -158,16 +157,16 @@ def test_a_full_disk_is_named_and_what_was_written_stays(bench, monkeypatch):
 
     monkeypatch.setattr(files, "write_whole", full)
     with pytest.raises(DiskFull, match=r"disk of .* is full"):
-        runner.run(toys(4), bench, answer=answered)
+        execute.run(toys(4), bench, answer=answered)
     monkeypatch.setattr(files, "write_whole", whole)
     assert not bench.ledger.damaged()
-    assert len(runner.run(toys(4), bench, answer=answered).computed) == 2
+    assert len(execute.run(toys(4), bench, answer=answered).computed) == 2
 
     def trainer(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(DiskFull):
-        runner.run(toys(5), bench, answer=trainer)
+        execute.run(toys(5), bench, answer=trainer)
     assert not list((bench.ledger.folder / "failed").glob("*"))
 
 
@@ -182,12 +181,12 @@ def test_a_ledger_is_about_one_copy_of_a_data_set(bench):
 WORKER = """
 import os, sys, time
 from pathlib import Path
-import antiphase.studies.cost as cost
-from antiphase.studies import runner, work
-from antiphase.studies.ledger import Ledger
+import antiphase.paper.cost as cost
+from antiphase.paper import execute
+from antiphase.paper.ledger import Ledger
 from tests.test_ledger import Toy, toys
-runner.operations = cost.operations = lambda _: 1.0
-work.data_fingerprints = lambda *_: {}
+execute.operations = cost.operations = lambda _: 1.0
+execute.data_fingerprints = lambda *_: {}
 folder = Path(sys.argv[1])
 def slowly(cell, bench):
     with (folder / "started").open("a") as file:
@@ -195,7 +194,7 @@ def slowly(cell, bench):
     time.sleep(0.02)
     return {"square": cell.number ** 2}
 print("ready", flush=True)
-runner.run(toys(60), work.Bench(Ledger(folder / "ledger")), answer=slowly)
+execute.run(toys(60), execute.Bench(Ledger(folder / "ledger")), answer=slowly)
 """
 
 

@@ -10,15 +10,13 @@ from timm.layers import Attention, DiffAttention
 from torch import nn
 
 from antiphase.config import InputError
-from antiphase.measures.alignment import Alignment, gamma
-from antiphase.measures.closed_form import local_alignment, local_moments
-from antiphase.measures.levels import at_level
-from antiphase.measures.lipschitz import l_sample
-from antiphase.measures.probes import branch_alignment, exact_alignment, gram_exact, map_norms
-from antiphase.measures.readings import READINGS, align, controls
-from antiphase.measures.reverse import loss_alignment, projected_alignment, scalar_alignment
-from antiphase.measures.sharp import l_sharp
-from antiphase.measures.singular import sigma_max
+from antiphase.measures.alignment import READINGS, align, controls
+from antiphase.measures.branch_pairs import Alignment, gamma
+from antiphase.measures.jacobians_forward import branch_alignment, exact_alignment, gram_exact, map_norms
+from antiphase.measures.jacobians_local import local_alignment, local_moments
+from antiphase.measures.jacobians_reverse import loss_alignment, projected_alignment, scalar_alignment
+from antiphase.measures.lipschitz import at_level, l_sample, l_sharp
+from antiphase.measures.power_iteration import sigma_max
 from antiphase.models import Differential, Softmax, ViTConfig
 from antiphase.models.adapters import ADAPTERS, adapter, check, read
 from antiphase.models.attention import DifferentialAttention, Heads

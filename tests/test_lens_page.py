@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from antiphase.report.comparison import comparison_page
 from antiphase.report.page import write_page
-from antiphase.report.parts import Contrast, Page, Section, Slot, Verdict, study_table
-from antiphase.report.verdicts import headline
+from antiphase.report.page_parts import Contrast, Page, Section, Slot, Verdict, study_table
+from antiphase.report.pages.comparison import comparison_page
+from antiphase.report.sentences import headline
 from tests.conftest import violations
 from tests.test_looked import read
 

@@ -7,13 +7,12 @@ import pytest
 import torch
 
 from antiphase.config import Budget, InputError
-from antiphase.measures.gather import elsewhere
-from antiphase.measures.probes import branch_alignment
+from antiphase.data.imageset import elsewhere
+from antiphase.measures.jacobians_forward import branch_alignment
 from antiphase.models.taps import taps
-from antiphase.report.lens_payload import payload, start, together
-from antiphase.studies import looked
-from antiphase.studies.looked import look_cell
-from antiphase.studies.packing import factor_for, pooled, quantised, restored, unpacked
+from antiphase.report.lens_data import payload, start, together
+from antiphase.results import look
+from antiphase.results.look import factor_for, look_cell, pooled, quantised, restored, unpacked
 
 EPS = (Budget("8/255"), Budget("24/255"), Budget("48/255"))
 
@@ -107,7 +106,7 @@ def test_alignment_in_the_lens_is_the_measure_at_that_point(pair, few, cells):
 
 
 def test_a_look_is_stored_and_read_again(pair, few, cells, monkeypatch):
-    monkeypatch.setattr(looked, "_look", None)  # would fail if anything were computed
+    monkeypatch.setattr(look, "_look", None)  # would fail if anything were computed
     assert look_cell(pair[1], few, eps=EPS, probes=8) == json.loads(json.dumps(cells[1]))
 
 
@@ -140,7 +139,7 @@ def test_large_models_are_pooled_and_small_ones_are_not():
 
 
 def test_of_a_large_model_the_lens_keeps_three_budgets(pair, few, monkeypatch):
-    monkeypatch.setattr("antiphase.studies.packing.ROOM", 30_000)
+    monkeypatch.setattr("antiphase.results.look.ROOM", 30_000)
     eps = [Budget(f"{e}/255") for e in (1, 2, 4, 8, 16)]
     cell = look_cell(pair[1], few, eps=eps, probes=2, seed=1)
     assert [round(255 * e) for e in cell["eps"]] == [1, 4, 16]
@@ -160,6 +159,6 @@ def test_looks_at_other_images_or_beyond_the_room_are_left_out_by_name(cells, mo
     chosen, left = together([("a", cells[0]), ("b", cells[1]), ("c", other)])
     assert [name for name, _ in chosen] == ["a", "b"]
     assert left == ["c"]
-    monkeypatch.setattr("antiphase.report.lens_payload.ROOM", len(cells[0]["packed"]) + 10)
+    monkeypatch.setattr("antiphase.report.lens_data.ROOM", len(cells[0]["packed"]) + 10)
     assert together([("a", cells[0]), ("b", cells[1])])[1] == ["b"]
     assert json.dumps(payload(chosen, {"a": 0, "b": 1}), allow_nan=False)

@@ -5,11 +5,11 @@ import pytest
 import torch
 from scipy.stats import binomtest
 
-from antiphase.attacks.result import AttackResult
+from antiphase.attacks.engine import AttackResult
 from antiphase.config import InputError
-from antiphase.measures.interval import holm, mcnemar, rate, wilson
+from antiphase.measures.jacobians_forward import branch_alignment
 from antiphase.measures.lipschitz import l_sample
-from antiphase.measures.probes import branch_alignment
+from antiphase.measures.stats import holm, mcnemar, rate, wilson
 from antiphase.measures.success import success_rates
 from antiphase.models.taps import explicit, taps
 

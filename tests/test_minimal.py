@@ -8,7 +8,7 @@ import torch
 
 from antiphase.attacks import CW, DDN, FMN, MinimalL2, engine
 from antiphase.attacks.losses import margin
-from antiphase.attacks.smallest import nearer_of
+from antiphase.attacks.minimum_norm import nearer_of
 from antiphase.config import InputError
 from antiphase.data.imageset import Batch
 

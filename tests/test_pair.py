@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from antiphase.attacks import L2, PGD, Linf, Patch, engine, pool
+from antiphase.attacks import L2, PGD, Linf, Patch, engine, scheduler
 from antiphase.data import load
-from antiphase.measures.probes import branch_alignment
+from antiphase.measures.jacobians_forward import branch_alignment
 from antiphase.measures.success import accuracy
-from antiphase.models.checkpoint import Run
-from antiphase.models.lean import lean
+from antiphase.models.fast_path import lean
+from antiphase.models.run import Run
 from antiphase.models.taps import taps
 from tests.conftest import ROOT
 
@@ -84,7 +84,7 @@ def test_running_lean_changes_no_verdict(run, images, monkeypatch):
     x, y, ids = images.subset(128).all
     attack = PGD(within=Linf("1/255"), steps=10)
     a = engine.run(run.classifier(), x, y, attack, ids=ids)
-    monkeypatch.setattr(pool, "lean", lambda _: nullcontext())
+    monkeypatch.setattr(scheduler, "lean", lambda _: nullcontext())
     b = engine.run(run.classifier(), x, y, attack, ids=ids)
     assert torch.equal(a.success, b.success)
     assert torch.equal(a.adversarial_prediction, b.adversarial_prediction)

@@ -11,32 +11,32 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from antiphase.report.figures.models.figure1 import picture_figure
+from antiphase.report.figures.models.models import success_figure
+from antiphase.report.figures.models.render import svg_of
+from antiphase.report.figures.models.study import axis_of, drawn_as, figure_of, split_label
 from PIL import Image
 
 from antiphase import files
 from antiphase.attacks import PGD, Linf
 from antiphase.config import InputError
-from antiphase.report import palette
-from antiphase.report.cards import needs_data
-from antiphase.report.comparison import comparison_page
-from antiphase.report.draw import svg_of
-from antiphase.report.figures import success_figure
-from antiphase.report.findings import findings, interval_of, percent
-from antiphase.report.ledger import ledger_page, verdict_of
+from antiphase.paper.catalog import studies
+from antiphase.paper.claims import CLAIMS
+from antiphase.paper.grid import Setting
+from antiphase.paper.ledger import Ledger
+from antiphase.paper.questions import ordered
+from antiphase.paper.study import Line
+from antiphase.report import theme
+from antiphase.report.numbers import interval_of, percent
 from antiphase.report.page import write_page
-from antiphase.report.parts import Contrast, Page, Section, Slot, Table, Verdict, study_table
-from antiphase.report.pictures import picture_figure
-from antiphase.report.runs import runs_page
-from antiphase.report.study_figures import axis_of, drawn_as, figure_of, split_label
-from antiphase.report.verdicts import STATUSES, headline, sentence
-from antiphase.studies.catalog import studies
-from antiphase.studies.claims import CLAIMS
-from antiphase.studies.compare import differences
-from antiphase.studies.ledger import Ledger
-from antiphase.studies.pictures import branches
-from antiphase.studies.plan import ordered
-from antiphase.studies.setting import Setting
-from antiphase.studies.study import Line
+from antiphase.report.page_parts import Contrast, Page, Section, Slot, Table, Verdict, study_table
+from antiphase.report.pages.cards import needs_data
+from antiphase.report.pages.comparison import comparison_page
+from antiphase.report.pages.ledger import ledger_page, verdict_of
+from antiphase.report.pages.runs import runs_page
+from antiphase.report.sentences import STATUSES, findings, headline, sentence
+from antiphase.results.branch_picture import branches
+from antiphase.results.compare import differences
 
 
 def swapped(comparison):
@@ -356,9 +356,9 @@ def test_what_is_no_model_never_has_the_look_of_one():
     places = {"ViT": 0, "DiffViT": 1}
     models = [drawn_as(f"{name}, digits", places, 5) for name in places]
     others = [drawn_as("control: pseudo", places, i) for i in range(6)]
-    assert [m["color"] for m in models] == list(palette.MODELS[:2])
-    assert not {o["color"] for o in others} & set(palette.MODELS)
-    assert not {o["marker"] for o in others} & set(palette.MARKERS)
+    assert [m["color"] for m in models] == list(theme.MODELS[:2])
+    assert not {o["color"] for o in others} & set(theme.MODELS)
+    assert not {o["marker"] for o in others} & set(theme.MARKERS)
 
 
 # ------------------------------------------------------------------------------------------------- a ledger
@@ -433,7 +433,7 @@ BLINDNESS = {  # Machado, Oliveira and Fernandes 2009, complete
 
 
 @pytest.mark.parametrize("kind", BLINDNESS)
-@pytest.mark.parametrize(("colours", "ground"), [(palette.MODELS, "#ffffff"), (palette.MODELS_DARK, "#101419")])
+@pytest.mark.parametrize(("colours", "ground"), [(theme.MODELS, "#ffffff"), (theme.MODELS_DARK, "#101419")])
 def test_models_are_told_apart_by_colour_blind_readers_and_stand_out(colours, ground, kind):
     seen = [np.clip(BLINDNESS[kind] @ luminance(c), 0, 1) ** (1 / 2.2) for c in colours]
     apart = min(np.linalg.norm(a - b) for i, a in enumerate(seen[:2]) for b in seen[:i])
@@ -450,4 +450,4 @@ def test_a_model_has_one_colour_in_card_table_figure_and_lens(page):
     assert re.search(r'class="group m1"><span class="dot"></span>DiffViT', text)
     assert '"name":"DiffViT","place":1' in text
     assert text.count("var(--m1)") > 4
-    assert palette.MODELS[1] not in text.replace(f"--m1: {palette.MODELS[1]}", "")
+    assert theme.MODELS[1] not in text.replace(f"--m1: {theme.MODELS[1]}", "")

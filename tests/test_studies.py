@@ -14,16 +14,16 @@ import pytest
 from pyarrow import parquet
 
 from antiphase.config import InputError
-from antiphase.report.ledger import ledger_page
+from antiphase.paper.catalog import chosen, groups, studies
+from antiphase.paper.claims import CLAIMS, contrasts_of, verdicts
+from antiphase.paper.cost import Prices, duration, operations
+from antiphase.paper.grid import Setting
+from antiphase.paper.ledger import Ledger
+from antiphase.paper.questions import Train
+from antiphase.paper.study import Found, Missing
 from antiphase.report.page import write_page
+from antiphase.report.pages.ledger import ledger_page
 from antiphase.scales import SCALES
-from antiphase.studies.catalog import chosen, groups, studies
-from antiphase.studies.claims import CLAIMS, contrasts_of, verdicts
-from antiphase.studies.cost import Prices, duration, operations
-from antiphase.studies.ledger import Ledger
-from antiphase.studies.plan import Train
-from antiphase.studies.setting import Setting
-from antiphase.studies.study import Found, Missing
 from tests.conftest import violations
 
 FOUR = ("fig2a", "fig3a", "fig5", "x1")  # attacks, depth, alignment, cancellation
@@ -112,7 +112,7 @@ def test_paths_that_cannot_be_used_are_refused_in_one_sentence(words, sentence, 
 
 
 def test_other_weights_in_the_place_of_a_models_are_refused(ledger, tmp_path):
-    from antiphase.studies.work import Bench
+    from antiphase.paper.execute import Bench
 
     copy = tmp_path / "ledger"
     shutil.copytree(ledger[0], copy)
@@ -267,15 +267,15 @@ def test_data_that_are_not_here_leave_the_rest_to_run(cli, tmp_path, monkeypatch
 
 
 def test_a_cell_that_fails_is_named_and_its_dependents_wait(cli, tmp_path, monkeypatch):
-    from antiphase.studies import work
+    from antiphase.paper import execute
 
     def fails(cell, bench):
         if cell.model.is_differential:
             raise RuntimeError("the loss became nan")
         return before(cell, bench)
 
-    before = work.WORK[Train]
-    monkeypatch.setitem(work.WORK, Train, fails)
+    before = execute.WORK[Train]
+    monkeypatch.setitem(execute.WORK, Train, fails)
     code, out, err = cli("study", "run", "fig5", "--ledger", tmp_path, "--json")
     result = json.loads(out)
     assert code == 1
@@ -360,8 +360,7 @@ def test_two_runs_at_once_on_one_ledger_agree_and_do_nothing_twice(tmp_path, led
 
 @pytest.mark.slow
 def test_a_full_size_cell_of_the_paper_scale_takes_two_steps_and_one_attack_step(data_root, tmp_path):
-    from antiphase.studies.runner import run
-    from antiphase.studies.work import Bench
+    from antiphase.paper.execute import Bench, run
 
     setting = Setting.at("paper")
     deepest = setting.diffvit(0, 12)

@@ -12,16 +12,16 @@ import torch
 
 from antiphase.config import InputError
 from antiphase.data import load
-from antiphase.measures import theory
-from antiphase.measures.evidence import Evidence, plain, read
-from antiphase.measures.gather import gather
+from antiphase.measures.ascent import amplified, climb
 from antiphase.measures.radius import first_order, radius
-from antiphase.measures.sway import amplified, climb
-from antiphase.measures.theory_bounds import crossover, denominator
-from antiphase.measures.theory_gradients import amplification, endpoints, lemma_1_residual, threshold
-from antiphase.measures.verdict import holds, percent
 from antiphase.models import Differential, Softmax, ViTConfig
 from antiphase.models.vit import build
+from antiphase.theory import table
+from antiphase.theory.bounds import crossover, denominator
+from antiphase.theory.collect import gather
+from antiphase.theory.evidence import Evidence, plain, read
+from antiphase.theory.gradients import amplification, endpoints, lemma_1_residual, threshold
+from antiphase.theory.verdicts import holds, percent
 from antiphase.training import TrainConfig
 from antiphase.training.loop import train
 
@@ -88,7 +88,7 @@ def evidence(name):
 
 
 def verdicts(found):
-    return {row.name: row.verdict for row in theory.audit(found)}
+    return {row.name: row.verdict for row in table.audit(found)}
 
 
 def of_layer(found, **changes):
@@ -204,9 +204,9 @@ def test_a_verdict_comes_from_the_data_and_can_come_out_either_way(name, good, k
 
 
 def test_there_is_one_case_for_every_row_and_every_verdict_has_one_of_the_forms():
-    assert [row.name for row in theory.audit(evidence("plain"))] == NAMES == [case[0] for case in CASES]
+    assert [row.name for row in table.audit(evidence("plain"))] == NAMES == [case[0] for case in CASES]
     for name in MODELS:
-        for row in theory.audit(evidence(name)):
+        for row in table.audit(evidence(name)):
             assert FORMS.fullmatch(row.verdict), row.verdict
             assert row.statement
             assert row.corrected
@@ -230,7 +230,7 @@ def test_without_a_baseline_what_needs_one_says_so():
 
 @pytest.mark.parametrize("name", ["plain", "opposed", "opposed, lambda < 0", "aligned, lambda = 2", "saturated"])
 def test_identities_hold_in_float64(name):
-    found = {row.name: row for row in theory.audit(evidence(name))}
+    found = {row.name: row for row in table.audit(evidence(name))}
     for row, figure in (
         ("Lemma 1", "largest residual"),
         ("Theorem 1", "residual of the identity"),
@@ -253,7 +253,7 @@ def test_identities_hold_in_float64(name):
 def test_a_stored_audit_is_judged_again_from_its_numbers_alone():
     for name in ("plain", "lambda = 0, closed"):  # the second has NaN in it
         stored = json.loads(json.dumps(plain(evidence(name)), allow_nan=False))
-        assert theory.audit(read(Evidence, stored)) == theory.audit(evidence(name))
+        assert table.audit(read(Evidence, stored)) == table.audit(evidence(name))
 
 
 # ------------------------------------------------------------------------------------------------- counterexamples
@@ -376,7 +376,7 @@ def test_ascent_on_the_sensitivity_ratio_raises_it_under_fresh_probes(pair, digi
 
 
 def read_ratio(run, base, images):
-    from antiphase.measures.gather import _grams, _places, _points
+    from antiphase.theory.collect import _grams, _places, _points
 
     common = {"seed": 0, "device": "cpu"}
     at, points = _places(run, base, images, "cpu"), _points(run, base, images, 8 / 255, 10, **common)
@@ -426,7 +426,7 @@ def test_the_command_prints_every_row_and_keeps_what_it_measured(pair, cli):
     assert result["seconds"] > 0
     assert len(result["ids"]) == 6
     assert len(result["evidence"]["layers"][0]["points"]["clean"]["n1"]) == 6
-    again = theory.audit(read(Evidence, result["evidence"]))
+    again = table.audit(read(Evidence, result["evidence"]))
     assert [row.verdict for row in again] == [row["verdict"] for row in result["rows"]]
     assert all(len(line) <= 100 for line in out.splitlines())
 

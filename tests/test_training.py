@@ -15,14 +15,13 @@ import torch
 from antiphase.config import InputError
 from antiphase.files import held
 from antiphase.models import Differential, Softmax, ViTConfig
-from antiphase.models.checkpoint import Run, read_tensors
+from antiphase.models.run import Run, read_tensors
 from antiphase.models.vit import build
 from antiphase.training import TrainConfig
 from antiphase.training.augment import crop_flip
-from antiphase.training.learner import Diverged, Learner
-from antiphase.training.loop import train
+from antiphase.training.distributed import World
+from antiphase.training.loop import Diverged, Learner, train
 from antiphase.training.tasks import Adversarial, Classification
-from antiphase.training.world import World
 
 SMALL = ViTConfig(patch=2, width=32, heads=4, attention=(Differential(),))
 SHORT = TrainConfig(epochs=2)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from antiphase.data.variants import class_wnids
+from antiphase.data.readers.imagenet_variants import class_wnids
 
 
 def picture(path: Path) -> None:

@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from antiphase.data.pair_catalog import load_pairs
     from antiphase.data.pairs import of_classes
     from antiphase.measures.distances import distances
+    from antiphase.measures.jacobians_forward import branch_alignment
     from antiphase.measures.lipschitz import l_sample
-    from antiphase.measures.probes import branch_alignment
     from antiphase.measures.success import accuracy, success_rates
     from antiphase.models import Differential, Schedule, Softmax, ViTConfig
-    from antiphase.models.checkpoint import Run
     from antiphase.models.clip_config import CLIPConfig
     from antiphase.models.convert import convert
     from antiphase.models.differentiate import differentiate
+    from antiphase.models.run import Run
     from antiphase.models.taps import taps
     from antiphase.models.vit import build
     from antiphase.models.zero_shot import zero_shot
     from antiphase.training import ContrastiveConfig, TrainConfig
-    from antiphase.training.contrasting import train_clip
+    from antiphase.training.clip_task import train_clip
     from antiphase.training.loop import train
 
 _HOME = {
@@ -50,7 +50,7 @@ _HOME = {
     "load": "data",
     "load_pairs": "data.pair_catalog",
     "of_classes": "data.pairs",
-    "branch_alignment": "measures.probes",
+    "branch_alignment": "measures.jacobians_forward",
     "distances": "measures.distances",
     "l_sample": "measures.lipschitz",
     "accuracy": "measures.success",
@@ -59,7 +59,7 @@ _HOME = {
     "Schedule": "models",
     "Softmax": "models",
     "ViTConfig": "models",
-    "Run": "models.checkpoint",
+    "Run": "models.run",
     "CLIPConfig": "models.clip_config",
     "convert": "models.convert",
     "differentiate": "models.differentiate",
@@ -69,7 +69,7 @@ _HOME = {
     "ContrastiveConfig": "training",
     "TrainConfig": "training",
     "train": "training.loop",
-    "train_clip": "training.contrasting",
+    "train_clip": "training.clip_task",
 }
 
 __all__ = [

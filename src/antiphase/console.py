@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 stderr = Console(stderr=True, highlight=False)
+
+
 stdout = Console(highlight=False)
+
+
 _shown: list[Progress] = []  # the bar on the screen, if there is one
 
 
@@ -54,3 +60,31 @@ def _line(bar: Progress, label: str, total: int, done: int) -> Iterator[Callable
 def say(text: str) -> None:
     """One plain line for the person at the terminal."""
     stderr.print(text, markup=False, soft_wrap=True)
+
+
+# ------------------------------------------------------------------------------------------------- measures.probes
+
+
+LONG = 60.0  # seconds of work before which its length is announced
+
+
+@dataclass
+class Clock:
+    """Says after the first part of a long measurement how long the whole will take and what would be cheaper."""
+
+    label: str
+    images: Sized
+    cheaper: str
+    said: bool = False
+
+    @contextmanager
+    def part(self, images: float) -> Iterator[None]:
+        """Around the work on so many of the images."""
+        began = time.perf_counter()
+        yield
+        seconds = (time.perf_counter() - began) * len(self.images) / images
+        if not self.said and seconds > LONG:
+            took = f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+            about = f"about {took} for {len(self.images)} images"
+            say(f"{self.label}: {about}; cheaper: fewer images, or {self.cheaper}")
+        self.said = True

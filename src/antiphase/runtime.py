@@ -53,8 +53,6 @@ def environment() -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------------------------------------- random streams
-
-
 def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The finaliser of SplitMix64: a bijection of 64 bits in which every input bit moves every output bit."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -105,8 +103,6 @@ def seeded(*key: int | str) -> Iterator[None]:
 
 
 # ------------------------------------------------------------------------------------------------- models at rest
-
-
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
     """Inside: eval mode and no parameter gradients. After: every submodule's mode and every flag as it was."""
@@ -122,3 +118,13 @@ def frozen(model: nn.Module) -> Iterator[None]:
             module.training = mode
         for parameter, wants in wanted.items():
             parameter.requires_grad_(wants)
+
+
+# ------------------------------------------------------------------------------------------------- measures.probes
+
+
+@contextmanager
+def at_rest(classifier: nn.Module) -> Iterator[None]:
+    """Eval mode, no gradients of parameters, no graph: how everything here looks at a model."""
+    with frozen(classifier), torch.no_grad():
+        yield

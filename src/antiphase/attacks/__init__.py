@@ -1,8 +1,7 @@
 """Attacks: frozen values (config, within) and the engine that runs them. The values import without torch."""
 
-from antiphase.attacks.config import APGD, FAB, PGD, AutoAttack, Square, fgsm
-from antiphase.attacks.minimal import CW, DDN, FMN, MinimalL2
-from antiphase.attacks.within import L2, Linf, Patch, Within
+from antiphase.attacks.config import APGD, CW, DDN, FAB, FMN, PGD, AutoAttack, MinimalL2, Square, fgsm
+from antiphase.attacks.threat_model import L2, Linf, Patch, Within
 
 __all__ = [
     "APGD",

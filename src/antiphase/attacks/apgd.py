@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from antiphase.attacks.config import APGD
-from antiphase.attacks.job import Job
 from antiphase.attacks.losses import LOSSES, dlr_targeted
-from antiphase.attacks.method import Seen
-from antiphase.attacks.targets import likeliest_others
-from antiphase.attacks.within import Key
+from antiphase.attacks.scheduler import Seen, likeliest_others
+from antiphase.attacks.threat_model import Key
+
+if TYPE_CHECKING:
+    from antiphase.attacks.engine import Job
 
 MOMENTUM = 0.75  # weight of the new step, alpha of the paper
 

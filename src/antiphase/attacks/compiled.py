@@ -16,9 +16,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from antiphase import console
 from antiphase.attacks.config import Attack
-from antiphase.models.lean import lean
+from antiphase.models.fast_path import lean
 
 Compile = Literal["auto", "never", "always"]
+
+
 REPAID = 2e13  # operations of all forwards; docs/log.md, 2026-11-16, has the measurements behind it
 
 

@@ -6,16 +6,18 @@ S examples at work, G boundaries looked at: that to one target, or those to all 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from antiphase.attacks.config import FAB
-from antiphase.attacks.job import Job
 from antiphase.attacks.losses import of_class
-from antiphase.attacks.method import Seen
-from antiphase.attacks.targets import likeliest_others
-from antiphase.attacks.within import L2, Within
+from antiphase.attacks.scheduler import Seen, likeliest_others
+from antiphase.attacks.threat_model import L2, Within
+
+if TYPE_CHECKING:
+    from antiphase.attacks.engine import Job
 
 
 @dataclass(frozen=True)

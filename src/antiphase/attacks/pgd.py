@@ -1,18 +1,52 @@
-"""Projected gradient ascent as a method of the pool. S examples at work."""
+"""One start and one step of projected gradient ascent, written once: for attacks and for adversarial training."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from antiphase.attacks.config import PGD
-from antiphase.attacks.job import Job
 from antiphase.attacks.losses import LOSSES
-from antiphase.attacks.method import Seen
-from antiphase.attacks.place import patch_masks
-from antiphase.attacks.step import ascend, begin
+from antiphase.attacks.patch_placement import patch_masks
+from antiphase.attacks.scheduler import Seen
+from antiphase.attacks.threat_model import Key
+from antiphase.models.fast_path import lean
+from antiphase.runtime import frozen
+
+if TYPE_CHECKING:
+    from antiphase.attacks.engine import Job
+
+
+def begin(x: Tensor, ids: NDArray[np.int64], attack: PGD, key: Key, mask: Tensor | None = None) -> Tensor:
+    """A random point of the set around each image, from the image's own stream; the image itself without a random start."""
+    if not attack.random_start:
+        return x
+    start = torch.from_numpy(attack.within.start(key, ids, tuple(x.shape[1:]))).to(x)
+    return attack.within.project(x + (start if mask is None else start * mask), x).clamp(0, 1)
+
+
+def ascend(adv: Tensor, grad: Tensor, x: Tensor, attack: PGD) -> Tensor:
+    return attack.within.project(adv + attack.step * attack.within.ascent(grad.nan_to_num()), x).clamp(0, 1)
+
+
+def perturb(classifier: nn.Module, x: Tensor, y: Tensor, ids: NDArray[np.int64], attack: PGD, key: Key) -> Tensor:
+    """All steps for all images, nobody leaves early: the inner attack of adversarial training."""
+    adv = begin(x, ids, attack, key)
+    with frozen(classifier), lean(classifier):
+        for _ in range(attack.steps):
+            leaf = adv.detach().requires_grad_()
+            (grad,) = torch.autograd.grad(LOSSES[attack.loss](classifier(leaf), y).sum(), leaf)
+            adv = ascend(leaf.detach(), grad, x, attack)
+    return adv.detach()
+
+
+# ------------------------------------------------------------------------------------------------- attacks.pgd
+# Projected gradient ascent as a method of the pool. S examples at work.
 
 
 @dataclass(frozen=True)

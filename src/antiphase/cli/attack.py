@@ -14,8 +14,8 @@ from antiphase.attacks.config import Attack, Label, Version
 from antiphase.cli.flags import OfRuns, TestImages
 from antiphase.config import Budget, InputError, check_fields
 from antiphase.files import require_folder, require_run
+from antiphase.results.config import budgets
 from antiphase.scales import SCALES, ScaleName
-from antiphase.studies.config import budgets
 
 EXAMPLES = """\
   antiphase attack runs/diffvit --eps 4/255,8/255
@@ -27,10 +27,19 @@ EXAMPLES = """\
   antiphase attack runs/diffvit --attack cw --searches 5 --steps 100 --confidence 1 --save
   antiphase attack runs/c10 --scale cpu --eps 1/255,2/255 --save --eight-bit --json"""
 
+
 Kind = Literal["pgd", "fgsm", "apgd", "fab", "square", "autoattack", "cw", "ddn", "fmn", "minimal-l2"]
+
+
 Loss = Literal["ce", "margin", "dlr", "cosine", "dlr-targeted"]
+
+
 Make = Callable[..., Attack]
+
+
 AIM = ("label", "target")
+
+
 RECIPES: dict[str, tuple[Make, tuple[str, ...]]] = {  # what makes an attack of a budget, and the flags that it knows
     "pgd": (PGD, ("steps", "step_size", "runs", "loss", *AIM)),
     "fgsm": (fgsm, ("loss", "label")),
@@ -53,6 +62,8 @@ MINIMAL: dict[str, tuple[Make, tuple[str, ...]]] = {  # the same of those that s
     "fmn": (FMN, ("steps", "gamma", *AIM)),
     "minimal-l2": (_minimal_l2, ("searches", "steps", *AIM)),
 }
+
+
 KNOBS = dict.fromkeys(name for _, known in (RECIPES | MINIMAL).values() for name in known)
 
 
@@ -146,9 +157,9 @@ def run(command: Command) -> dict[str, Any]:
     folder = require_run(command.run)
     if command.out is not None:
         require_folder(command.out)
-    from antiphase.models.checkpoint import Run
+    from antiphase.models.run import Run
+    from antiphase.results.attack import attack_cells
     from antiphase.runtime import pick_device
-    from antiphase.studies.attacked import attack_cells
 
     run, device = Run(folder, command.source.prompts), pick_device(command.device)
     images = command.source.choose(run.about, command.seed)
@@ -157,13 +168,13 @@ def run(command: Command) -> dict[str, Any]:
     cells = attack_cells(run, images, command.attacks(), device=device, **shared)
     result = {"run": str(folder), "scale": command.scale, "cells": cells}
     if command.out is not None:
-        from antiphase.report.attacked import write_attacks
+        from antiphase.report.terminal.attack import write_attacks
 
         write_attacks(result, command.out)
     return result
 
 
 def show(result: dict[str, Any]) -> None:
-    from antiphase.report.attacked import show_attacks
+    from antiphase.report.terminal.attack import show_attacks
 
     show_attacks(result)

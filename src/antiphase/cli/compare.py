@@ -11,8 +11,8 @@ import tyro
 from antiphase.cli.flags import OfRuns, TestImages
 from antiphase.config import Budget
 from antiphase.files import require_folder, require_run
+from antiphase.results.config import CompareConfig
 from antiphase.scales import SCALES, ScaleName
-from antiphase.studies.config import CompareConfig
 
 EXAMPLES = """\
   antiphase compare runs/vit runs/diffvit --out runs/comparison --eps 4/255,8/255,16/255
@@ -44,22 +44,22 @@ def run(command: Command) -> dict[str, Any]:
     first, second = (require_run(folder) for folder in command.pair)
     require_folder(command.out)
     from antiphase import files
-    from antiphase.models.checkpoint import Run
+    from antiphase.models.run import Run
+    from antiphase.results.compare import compare
     from antiphase.runtime import pick_device
-    from antiphase.studies.compare import compare
 
     runs = Run(first, command.source.prompts), Run(second, command.source.prompts)
     images = command.source.choose(runs[0].about, command.settings.seed)
     result = {"scale": command.scale} | compare(runs, images, command.settings, device=pick_device(command.device))
     files.write_json(command.out / "comparison.json", result)
-    from antiphase.report.comparison import comparison_page
     from antiphase.report.page import write_page
+    from antiphase.report.pages.comparison import comparison_page
 
     return result | {"page": str(write_page(comparison_page(result), command.out / "report"))}
 
 
 def show(result: dict[str, Any]) -> None:
-    from antiphase.report.tables import show_comparison
+    from antiphase.report.terminal.tables import show_comparison
 
     show_comparison(result)
     print(f"\nThe whole story: {result['page']}")

@@ -10,8 +10,8 @@ import tyro
 
 from antiphase.config import check_fields
 from antiphase.files import require_folder
+from antiphase.models.attention_syntax import parse_attention
 from antiphase.models.config import Differential
-from antiphase.models.notation import parse_attention
 from antiphase.scales import ScaleName
 
 EXAMPLES = """\
@@ -50,7 +50,7 @@ def run(command: Command) -> dict[str, Any]:
     require_folder(command.out)
     from antiphase.models.attention import lambdas
     from antiphase.models.convert import convert
-    from antiphase.studies.measured import lambda_rows, parameters
+    from antiphase.results.measure import lambda_rows, parameters
 
     told: dict[str, Any] = {"heads": command.heads, "text_heads": command.text_heads}
     run = convert(command.file, command.out, **told, lambda_init=command.differential())

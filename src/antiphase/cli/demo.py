@@ -9,13 +9,14 @@ from typing import Any
 from antiphase.config import Budget, check_fields
 from antiphase.files import require_folder
 from antiphase.models.config import Differential, Softmax, ViTConfig
+from antiphase.results.config import CompareConfig
 from antiphase.scales import ScaleName
-from antiphase.studies.config import CompareConfig
 from antiphase.training.config import TrainConfig
 
 EXAMPLES = """\
   antiphase demo
   antiphase demo --out runs/again --seed 1"""
+
 
 GRID = tuple(Budget(f"{e}/255") for e in (2, 4, 8, 12, 16, 24, 32, 48))
 
@@ -40,9 +41,9 @@ def run(command: Command) -> dict[str, Any]:
     training = TrainConfig(epochs=60, batch_size=64, seed=command.seed)
     from antiphase import console, files
     from antiphase.data import load
-    from antiphase.report.comparison import comparison_page
     from antiphase.report.page import write_page
-    from antiphase.studies.compare import compare
+    from antiphase.report.pages.comparison import comparison_page
+    from antiphase.results.compare import compare
     from antiphase.training.loop import train
 
     train_set, test_set = load("digits", "train"), load("digits", "test")
@@ -60,7 +61,7 @@ def run(command: Command) -> dict[str, Any]:
 
 
 def show(result: dict[str, Any]) -> None:
-    from antiphase.report.tables import show_comparison
+    from antiphase.report.terminal.tables import show_comparison
 
     show_comparison(result)
     print(f"\nThe whole story: {result['page']}")

@@ -26,8 +26,8 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from antiphase.cli import COMMANDS
 from antiphase.config import Budget, InputError
+from antiphase.models.attention_syntax import SYNTAX, attention_text, parse_attention
 from antiphase.models.config import Attention, Differential, Softmax
-from antiphase.models.notation import SYNTAX, attention_text, parse_attention
 from antiphase.scales import SCALES
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import tyro
 
 from antiphase.config import InputError, check_fields
-from antiphase.data.leniency import allowed
+from antiphase.data.tolerance import allowed
 from antiphase.evals.config import TASKS, EvalConfig, Task, check_there, expand
 from antiphase.files import require_run
 from antiphase.models.prompts import check_prompts
@@ -77,9 +77,9 @@ class Command:
 def run(command: Command) -> dict[str, Any]:
     folder, names = require_run(command.run), command.names()
     check_there(names, command.data_root)
-    from antiphase.models.checkpoint import Run
+    from antiphase.evals.evaluate import evaluate
+    from antiphase.models.run import Run
     from antiphase.runtime import pick_device
-    from antiphase.studies.evaluated import evaluate
 
     result = evaluate(
         Run(folder, command.prompts),
@@ -98,6 +98,6 @@ def run(command: Command) -> dict[str, Any]:
 
 
 def show(result: dict[str, Any]) -> None:
-    from antiphase.report.tables import show_evaluation
+    from antiphase.report.terminal.tables import show_evaluation
 
     show_evaluation(result)

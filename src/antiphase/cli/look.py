@@ -11,12 +11,14 @@ import tyro
 from antiphase.cli.flags import OfRuns, TestImages
 from antiphase.config import Budget, InputError, check_fields
 from antiphase.files import require_run
+from antiphase.results.config import budgets
 from antiphase.scales import SCALES, ScaleName
-from antiphase.studies.config import budgets
 
 EXAMPLES = """\
   antiphase look runs/vit runs/diffvit
   antiphase look runs/vit runs/diffvit --eps 4/255,8/255,16/255 --images 12"""
+
+
 IMAGES = 8
 
 
@@ -45,9 +47,9 @@ def run(command: Command) -> dict[str, Any]:
         raise InputError(
             "no run is named: give the folders of trained runs, as in antiphase look runs/vit runs/diffvit"
         )
-    from antiphase.models.checkpoint import Run
+    from antiphase.models.run import Run
+    from antiphase.results.look import look_cell
     from antiphase.runtime import pick_device
-    from antiphase.studies.looked import look_cell
 
     device = pick_device(command.device)
     looked = []

@@ -14,11 +14,23 @@ from antiphase.files import require_folder, require_run
 from antiphase.scales import SCALES, ScaleName
 
 MEASURES = ("lipschitz", "alignment", "cancellation", "lambda", "correlation")
+
+
 OF_TWO = ("alignment", "lambda")  # these need a model with two branches
+
+
 OF_PAIRS = ("cancellation", "correlation")  # and these at least two heads
+
+
 LEVELS = ("maps", "branch", "block")
+
+
 PAPER_EPS = Budget("8/255")
+
+
 ESTIMATORS = ("sample", "power", "ascent")
+
+
 EXAMPLES = """\
   antiphase measure runs/diffvit
   antiphase measure runs/diffvit --measures cancellation,correlation --eps 4/255
@@ -77,9 +89,9 @@ def run(command: Command) -> dict[str, Any]:
     folder, base = require_run(command.run), command.base and require_run(command.base)
     if command.out is not None:
         require_folder(command.out)
+    from antiphase.measures.alignment import check_reading
     from antiphase.measures.perturbations import check_names
-    from antiphase.measures.readings import check_reading
-    from antiphase.models.checkpoint import Run
+    from antiphase.models.run import Run
     from antiphase.runtime import pick_device
 
     for reading in command.words("readings"):
@@ -93,7 +105,7 @@ def run(command: Command) -> dict[str, Any]:
     for measure in wanted:
         result |= _measured(measure, command, run, base and Run(base, command.source.prompts), images, common)
     if command.out is not None:
-        from antiphase.report.lens import write_lens
+        from antiphase.report.terminal.measure import write_lens
 
         write_lens(result, command.out, command.rows)
     return result
@@ -110,28 +122,28 @@ def _all_of(config: Any) -> list[str]:
 def _measured(
     measure: str, command: Command, run: Any, base: Any, images: Any, common: dict[str, Any]
 ) -> dict[str, list[Any]]:
-    from antiphase.studies import measured
+    from antiphase.results import measure as results
 
     if measure == "lambda":
-        return {measure: measured.lambda_rows(run)}
+        return {measure: results.lambda_rows(run)}
     if measure == "correlation":
-        return {measure: [measured.correlation_cell(run, images, **common)]}
+        return {measure: [results.correlation_cell(run, images, **common)]}
     if measure == "cancellation":
         chosen = {"perturbations": tuple(command.words("perturbations")), "eps": float(command.eps), **common}
-        branches = measured.cancellation_cell(run, images, **chosen)
-        return {measure: [branches], "depth": [measured.depth_cell(run, images, **chosen)]}
+        branches = results.cancellation_cell(run, images, **chosen)
+        return {measure: [branches], "depth": [results.depth_cell(run, images, **chosen)]}
     if measure == "alignment":
         probes: dict[str, Any] = {"probes": command.probes, "max_probes": command.max_probes, "base": base, **common}
         readings = command.words("readings")
-        return {measure: [measured.alignment_cell(run, images, reading=reading, **probes) for reading in readings]}
+        return {measure: [results.alignment_cell(run, images, reading=reading, **probes) for reading in readings]}
     cells, draws = [], {"draws": command.draws, **common}
     for level in command.words("levels"):
         for estimator in dict.fromkeys("sample" if e == "sample" else "sharp" for e in command.words("estimators")):
-            cells.append(measured.lipschitz_cell(run, images, level=level, estimator=estimator, **draws))  # type: ignore[arg-type]
+            cells.append(results.lipschitz_cell(run, images, level=level, estimator=estimator, **draws))  # type: ignore[arg-type]
     return {measure: cells}
 
 
 def show(result: dict[str, Any]) -> None:
-    from antiphase.report.lens import show_lens
+    from antiphase.report.terminal.measure import show_lens
 
     show_lens(result)

@@ -11,8 +11,8 @@ import tyro
 from antiphase import files
 from antiphase.config import InputError
 from antiphase.data.catalog import check_name
+from antiphase.paper.ledger import is_ledger
 from antiphase.scales import ScaleName
-from antiphase.studies.ledger import is_ledger
 
 EXAMPLES = """\
   antiphase report runs/comparison
@@ -41,16 +41,16 @@ class Command:
 def run(command: Command) -> dict[str, Any]:
     first, *others = command.folders or (Path(),)
     if not others and (first / "comparison.json").is_file():
-        from antiphase.report.comparison import NEEDS, comparison_page
+        from antiphase.report.pages.comparison import NEEDS, comparison_page
 
         stored = files.read_json(first / "comparison.json", *NEEDS)
         return _written(command, first, lambda: comparison_page(stored, str(first / "comparison.json")))
     if not others and is_ledger(first):
-        from antiphase.report.ledger import ledger_page
+        from antiphase.report.pages.ledger import ledger_page
 
         return _written(command, first, lambda: ledger_page(first, command.scale, command.data))
     runs = _runs(command.folders)
-    from antiphase.report.runs import runs_page
+    from antiphase.report.pages.runs import runs_page
 
     return _written(command, first.parent if others else first, lambda: runs_page(runs))
 

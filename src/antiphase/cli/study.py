@@ -14,16 +14,15 @@ from antiphase.data.catalog import CATALOG, check_name
 from antiphase.data.pair_catalog import PAIR_CATALOG
 from antiphase.evals.config import PAIRS, check_there
 from antiphase.files import require_folder
+from antiphase.paper.catalog import chosen, studies
+from antiphase.paper.claims import contrasts_of, verdicts
+from antiphase.paper.cost import Prices
+from antiphase.paper.grid import Setting
+from antiphase.paper.ledger import Ledger
+from antiphase.paper.questions import Cell, data_of, ordered
+from antiphase.paper.study import SURROGATE, Found, Study
+from antiphase.paper.user_clip import pair_of
 from antiphase.scales import ScaleName
-from antiphase.studies.catalog import chosen, studies
-from antiphase.studies.claims import contrasts_of, verdicts
-from antiphase.studies.cost import Prices
-from antiphase.studies.given import pair_of
-from antiphase.studies.ledger import Ledger
-from antiphase.studies.plan import Cell, ordered
-from antiphase.studies.questions import data_of
-from antiphase.studies.setting import Setting
-from antiphase.studies.study import SURROGATE, Found, Study
 
 ACTIONS = {
     "list": "every study with its question",
@@ -33,6 +32,8 @@ ACTIONS = {
     "verdicts": "every claim, decided by the ledger",
     "export": "all rows and tables into --out",
 }
+
+
 EXAMPLES = """\
   antiphase study list
   antiphase study show table1 --scale cpu
@@ -170,9 +171,8 @@ def _run(
     cells = _cells(named, setting)
     absent = _absent(cells, command)
     from antiphase import console
+    from antiphase.paper.execute import Bench, run
     from antiphase.runtime import pick_device
-    from antiphase.studies.runner import run
-    from antiphase.studies.work import Bench
 
     for why in absent.values():
         console.say(f"what needs it is left out: {why}")
@@ -252,6 +252,6 @@ def exit_code(result: dict[str, Any]) -> int:
 
 
 def show(result: dict[str, Any]) -> None:
-    from antiphase.report.study import SHOWN
+    from antiphase.report.terminal.study import SHOWN
 
     SHOWN[result["action"]](result)

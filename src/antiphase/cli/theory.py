@@ -37,9 +37,9 @@ class Command(OfRuns):
 
 def run(command: Command) -> dict[str, Any]:
     folders = [require_run(f) for f in (command.run, command.base) if f is not None]
-    from antiphase.models.checkpoint import Run
+    from antiphase.models.run import Run
+    from antiphase.results.theory import audit_cell
     from antiphase.runtime import pick_device
-    from antiphase.studies.audited import audit_cell
 
     run, base = (*(Run(folder, command.source.prompts) for folder in folders), None)[:2]
     assert run is not None
@@ -51,6 +51,6 @@ def run(command: Command) -> dict[str, Any]:
 
 
 def show(result: dict[str, Any]) -> None:
-    from antiphase.report.audit import show_audit
+    from antiphase.report.terminal.theory import show_audit
 
     show_audit(result)

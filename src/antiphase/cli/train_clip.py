@@ -13,8 +13,8 @@ from antiphase.cli.train import ABOUT_A_RUN
 from antiphase.clip_scales import CLIP_SCALES, ClipScale
 from antiphase.config import InputError, check_fields, from_plain, overlaid, read_yaml
 from antiphase.data.catalog import check_name, entry_of, load
-from antiphase.data.leniency import ALLOWABLE, allowed
 from antiphase.data.pair_catalog import is_captioned, load_pairs
+from antiphase.data.tolerance import ALLOWABLE, allowed
 from antiphase.files import require_folder
 from antiphase.models.clip_config import VARIANTS, CLIPConfig, TokenizerName, sized
 from antiphase.models.config import Attention
@@ -25,6 +25,7 @@ from antiphase.training.config import ContrastiveConfig
 if TYPE_CHECKING:
     from antiphase.data.imageset import ImageSet
     from antiphase.data.pairs import PairSet
+
 
 EXAMPLES = """\
   antiphase train-clip --out runs/clip
@@ -124,7 +125,7 @@ class PairFlags:
             lent: dict[str, Any] = {"root": self.data_root, "image_size": side, "allow": self.allowed}
             train, test = (load_pairs(self.pairs, split, **lent) for split in ("train", "test"))
             return train.subset(min(self.train_images or len(train), len(train)), seed), test, ()
-        from antiphase.training.contrasting import of_words
+        from antiphase.training.clip_task import of_words
 
         size = side if entry_of(self.pairs).resizable else None
         found: dict[str, Any] = {"root": self.data_root, "image_size": size, "download": self.download}
@@ -188,7 +189,7 @@ def _named(data: dict[str, Any], path: Path) -> str:
 def run(command: Command) -> dict[str, Any]:
     require_folder(command.out)
     from antiphase.runtime import pick_device
-    from antiphase.training.contrasting import train_clip
+    from antiphase.training.clip_task import train_clip
 
     device, config = pick_device(command.device), command.model.config()
     train_set, test_set, words = command.source.load(config.vision.image, command.training.seed)
@@ -210,7 +211,7 @@ def run(command: Command) -> dict[str, Any]:
 
 
 def show(result: dict[str, Any]) -> None:
-    from antiphase.measures.interval import wilson
+    from antiphase.measures.stats import wilson
 
     last, n = result["log"][-1], result["test_images"]
     judged = {

@@ -65,7 +65,11 @@ CATALOG: dict[str, Entry] = {
     "aircraft": Entry(("fgvc-aircraft-2013b",), size=224, reader="downstream:load_aircraft", splits=TRAIN_VAL_TEST),
     "food101": Entry(("food-101",), size=224, reader="downstream:load_food101"),
 }
+
+
 MMVP = Entry(("MMVP_VLM", "mmvp_vlm", "MMVP_VLM-*", "mmvp"), size=224, splits=TEST)  # statements, no classes
+
+
 FOLDER_SIZE = 64  # side of images from a folder of the user's own, unless --image-size says otherwise
 
 
@@ -115,17 +119,17 @@ def entry_of(name: str) -> Entry:
 
 def _read(name: str, split: str, folder: Path | None, size: int) -> ImageSet:
     if folder is None:
-        from antiphase.data.digits import load_digits
+        from antiphase.data.readers.digits import load_digits
 
         return load_digits(split)
     if name in ("cifar10", "cifar100"):
-        from antiphase.data.cifar import load_cifar
         from antiphase.data.imageset import Resized
+        from antiphase.data.readers.cifar import load_cifar
 
         images = load_cifar(name, split, folder)
         return images if size == images.shape[-1] else replace(images, source=Resized(images.source, size))
     if name not in CATALOG:
-        from antiphase.data.folders import load_folder
+        from antiphase.data.readers.image_folders import load_folder
 
         return load_folder(folder.resolve().name, split, folder, size)
     module, _, function = CATALOG[name].reader.partition(":")

@@ -155,3 +155,28 @@ def checked_labels(labels: NDArray[np.int64], classes: int, where: str) -> NDArr
     if len(wrong):
         raise InputError(f"{where}: label {labels[wrong[0]]} in row {wrong[0]} is out of range for {classes} classes")
     return labels.astype(np.int64)
+
+
+# ------------------------------------------------------------------------------------------------- measures.gather
+
+
+# ------------------------------------------------------------------------------------------------- where
+@dataclass(frozen=True)
+class Elsewhere:
+    """Other pixels under the same ids."""
+
+    place: dict[int, int]
+    pixels: Tensor
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        _, c, h, w = self.pixels.shape
+        return c, h, w
+
+    def read(self, rows: NDArray[np.int64]) -> Tensor:
+        return self.pixels[[self.place[int(r)] for r in rows]]
+
+
+def elsewhere(images: ImageSet, pixels: Tensor) -> ImageSet:
+    """The same images by id and label, with these pixels."""
+    return replace(images, source=Elsewhere({int(i): row for row, i in enumerate(images.ids)}, pixels))

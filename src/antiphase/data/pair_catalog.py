@@ -16,11 +16,14 @@ from antiphase.data.catalog import Entry, find_folder
 if TYPE_CHECKING:
     from antiphase.data.pairs import PairSet
 
+
 PAIR_CATALOG: dict[str, Entry] = {
     "flickr8k": Entry(("flickr8k", "Flickr8k", "flickr8k-*"), size=224),
     "flickr30k": Entry(("flickr30k", "Flickr30k", "flickr30k-*"), size=224),
     "coco": Entry(("coco", "coco2017", "coco-*"), size=224),
 }
+
+
 SPLITS = ("train", "val", "test", "all")
 
 
@@ -55,11 +58,11 @@ def load_pairs(
     folder = find_folder(name, entry, root) if entry else Path(name)
     label = name if entry else folder.resolve().name
     if layout == "shards":
-        from antiphase.data.shards import load_shards
+        from antiphase.data.readers.shards import load_shards
 
         pairs = load_shards(label, split, str(folder), size, allow)
     else:
-        from antiphase.data.captions import load_coco_captions, load_flickr
+        from antiphase.data.readers.captions import load_coco_captions, load_flickr
 
         read = load_coco_captions if layout == "coco" else partial(load_flickr, label)
         pairs = read(split, folder, size, allow)

@@ -23,14 +23,18 @@ from antiphase import console, files
 from antiphase.config import InputError, fingerprint
 from antiphase.data.cache import cache_root
 from antiphase.data.imageset import PixelSource
-from antiphase.models.checkpoint import Run
 from antiphase.models.classifier import Normalized
 from antiphase.models.clip import CLIP, VisionTower
-from antiphase.models.lean import lean
+from antiphase.models.fast_path import lean
+from antiphase.models.run import Run
 from antiphase.runtime import frozen
 
 FORMAT = 1  # raised when the same model would say something else of the same data
+
+
 PART = 2048  # examples of a file
+
+
 BATCH = 64  # examples at a time
 
 

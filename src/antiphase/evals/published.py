@@ -10,6 +10,7 @@ from antiphase.models.clip_config import PRESETS, VARIANTS, CLIPConfig
 
 Pretraining = Literal["CC3M", "CC12M"]
 
+
 # Table 1: the nine sets in the order of GROUPS["downstream"], and their mean.
 _TABLE_1 = {
     ("linear probe", "CC3M", "CLIP"): "72.5 58.7 61.0 85.8 54.1 35.7 83.5 63.4 59.1 63.8",
@@ -21,6 +22,8 @@ _TABLE_1 = {
     ("few-shot", "CC12M", "CLIP"): "97.4 81.9 86.3 96.9 96.5 56.1 81.3 85.1 86.0 85.3",
     ("few-shot", "CC12M", "DiffCLIP"): "97.6 82.2 88.2 97.3 96.8 55.2 80.3 83.3 87.5 85.4",
 }
+
+
 # Table 2: Flickr30k, Flickr8k, COCO, and their mean.
 _TABLE_2 = {
     ("image retrieval R@5", "CC3M", "CLIP"): "31.8 35.4 19.4 28.9",
@@ -32,6 +35,8 @@ _TABLE_2 = {
     ("text retrieval R@5", "CC12M", "CLIP"): "76.8 77.7 53.8 69.4",
     ("text retrieval R@5", "CC12M", "DiffCLIP"): "77.4 77.4 55.5 70.1",
 }
+
+
 _SINGLE = {
     ("zero-shot", "imagenet", "CC3M", "CLIP"): 13.6,
     ("zero-shot", "imagenet", "CC3M", "DiffCLIP"): 14.4,
@@ -40,6 +45,8 @@ _SINGLE = {
     ("mmvp, by statement", "mmvp", "CC12M", "CLIP"): 21.9,  # a mean over categories; which ones is not said
     ("mmvp, by statement", "mmvp", "CC12M", "DiffCLIP"): 27.6,
 }
+
+
 # Figures 3 and 5 show only what is gained over CLIP, in points.
 _GAINS = {
     ("zero-shot", "imagenet-v2", "CC3M", "DiffCLIP"): 0.2,
@@ -65,6 +72,8 @@ _GAINS = {
     ("zero-shot", "ood", "CC12M", "DiffCLIP-star"): 1.3,
     ("zero-shot", "ood", "CC12M", "DiffCLIP-dagger"): 2.3,
 }
+
+
 Key = tuple[str, str, str, str]  # row, data set or group, pretraining, model
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphase.measures.interval import mean_of, rate, wilson
+from antiphase.measures.stats import mean_of, rate, wilson
 
 
 @dataclass(frozen=True)

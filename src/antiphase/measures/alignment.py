@@ -1,204 +1,149 @@
-"""Do the two branches pull against each other? What follows from ||J1||^2, ||J2||^2, <J1, J2> and lambda.
+"""How often do the branches pull against each other? One table of what "alignment" may mean (M2.2), and its controls.
 
-The three numbers are kept per image and head, one for each probe that estimated them; nothing is reduced to a cosine before
-it is written down. n images, h heads, K probes (NaN where an image needed fewer; K = 1 where the numbers are exact).
+A frequency alone says nothing: it is given beside the same statistic of an untrained model, of pairs that do not belong
+together and of the heads of a softmax layer, and beside 50 %.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
+from torch import Tensor, nn
 
-from antiphase.measures.interval import Rate, rate
-from antiphase.measures.paired import over
+from antiphase import console
+from antiphase.config import InputError
+from antiphase.data.imageset import ImageSet
+from antiphase.measures.branch_pairs import Alignment, Coupling, couple, lambdas_of
+from antiphase.measures.jacobians_forward import PAPER_EPS, aligned, both, branch_alignment, gram, gram_probes
+from antiphase.measures.jacobians_local import local_alignment
+from antiphase.measures.jacobians_reverse import loss_alignment, map_gradients, projected_alignment, scalar_alignment
+from antiphase.measures.lipschitz import draw
+from antiphase.models.taps import Record, check_finite, look
+from antiphase.runtime import at_rest
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
-DEAD = 1e-8  # a squared norm this far below the median is no reaction: 1e-4 of the typical norm
-
-
-@dataclass(frozen=True)
-class Alignment:
-    """The two branches of one layer; every other number is derived from these."""
-
-    layer: str
-    lam: float
-    n1: Array  # (n, h, K) ||J1 v||^2 of a probe v, or ||J1||^2
-    n2: Array  # (n, h, K) ||J2 v||^2
-    ip: Array  # (n, h, K) <J1 v, J2 v>
-
-    @property
-    def probes(self) -> NDArray[np.int64]:
-        """(n,): how many probes an image took"""
-        counts: NDArray[np.int64] = np.isfinite(self.n1[:, 0]).sum(axis=-1)
-        return counts
-
-    @property
-    def means(self) -> tuple[Array, Array, Array]:
-        """||J1||^2, ||J2||^2 and <J1, J2>, each (n, h)"""
-        n1, n2, ip = (np.nanmean(a, axis=-1) for a in (self.n1, self.n2, self.ip))
-        return n1, n2, ip
-
-    @property
-    def stacked(self) -> Alignment:
-        """All heads of the layer as one map: (n, 1, K). Dead heads add nothing, as they should."""
-        return replace(self, **{name: getattr(self, name).sum(axis=1, keepdims=True) for name in ("n1", "n2", "ip")})
-
-    @property
-    def alive(self) -> NDArray[np.bool_]:
-        """(n, h): both branches react at all. A dead one has no direction: its angle would be rounding noise."""
-        n1, n2, _ = self.means
-        return (n1 > DEAD * np.median(n1)) & (n2 > DEAD * np.median(n2))
-
-    @property
-    def cos(self) -> Array:
-        """(n, h): ratio of means over probes, not mean of ratios; NaN where a branch is dead."""
-        return _cosine(*self.means, self.alive)
-
-    @property
-    def cos_se(self) -> Array:
-        """(n, h): jackknife standard error of cos over the probes; 0 where the numbers are exact."""
-        cosine = lambda n1, n2, ip: _cosine(n1, n2, ip, self.alive[..., None])  # noqa: E731
-        return jackknife(cosine, self.n1, self.n2, self.ip)
-
-    @property
-    def decided(self) -> NDArray[np.bool_]:
-        """(n, h): the sign of cos is more than two standard errors from zero."""
-        return self.alive & (np.abs(np.nan_to_num(self.cos)) > 2 * np.nan_to_num(self.cos_se))
-
-    @property
-    def rho(self) -> Array:
-        """(n, h): ||J2|| / ||J1||"""
-        n1, n2, _ = self.means
-        ratio: Array = np.sqrt(np.divide(n2, n1, out=np.full_like(n1, np.nan), where=self.alive))
-        return ratio
-
-    @property
-    def kappa(self) -> Array:
-        """(n, h): lambda ||J2|| / ||J1||"""
-        return self.lam * self.rho
-
-    @property
-    def amplification(self) -> Array:
-        """(n, h): ||J1 - lambda J2||_F / ||J1||_F = sqrt(1 + kappa^2 - 2 kappa cos)   (Thm 1)"""
-        s: Array = np.sqrt(np.maximum(1 + self.kappa**2 - 2 * self.kappa * self.cos, 0))
-        return s
-
-    @property
-    def energy(self) -> Array:
-        """(n, h): the amplification that orthogonal branches would have, sqrt(1 + kappa^2)"""
-        orthogonal: Array = np.sqrt(1 + self.kappa**2)
-        return orthogonal
-
-    @property
-    def angle(self) -> Array:
-        """(n, h): what the angle adds to it or takes from it, sqrt(1 - 2 kappa cos / (1 + kappa^2))"""
-        return self.amplification / self.energy
-
-    def summary(self) -> dict[str, Any]:
-        """Over (image, head) pairs, intervals clustered by image. Pairs with a dead branch are counted and left out;
-        a sign within two standard errors of zero is undecided and left out of `negative`.
-
-        Thm 1 amplifies where cos < kappa / 2, of which cos < 0 is only a part (M1.2): both shares are given.
-        """
-        alive, cos = self.alive, self.cos
-        negative = rate(cos < 0, where=self.decided)
-        means = {name: _mean(getattr(self, name)[alive]) for name in ("cos", "rho", "kappa")}
-        split = {name: _mean(getattr(self, name)[alive]) for name in ("amplification", "energy", "angle")}
-        return {
-            "layer": self.layer,
-            "lambda": self.lam,
-            **means,
-            **split,
-            "negative": negative.plain(),
-            "versus_half": _versus_half(negative),
-            "amplifying": rate(self.amplification > 1, where=alive).plain(),
-            "undecided": rate(~self.decided, where=alive).plain(),
-            "dead": int((~alive).sum()),
-            "images": cos.shape[0],
-            "heads": cos.shape[1],
-            "probes": float(self.probes.mean()),
-            "per_head": [
-                {
-                    "head": h,
-                    "cos": _mean(cos[alive[:, h], h]),
-                    "amplification": _mean(self.amplification[alive[:, h], h]),
-                }
-                for h in range(cos.shape[1])
-            ],
-        }
-
-    def rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
-        """One row an image and head, raw numbers first."""
-        n1, n2, ip = self.means
-        derived = {name: getattr(self, name) for name in ("cos", "cos_se", "rho", "amplification", "energy", "angle")}
-        tables = {"n1": n1, "n2": n2, "ip": ip, **derived}
-        return [
-            {"layer": self.layer, "head": h, "image": int(image), "lambda": self.lam, "probes": int(self.probes[i])}
-            | {name: _finite(table[i, h]) for name, table in tables.items()}
-            for i, image in enumerate(ids)
-            for h in range(n1.shape[1])
-        ]
+READINGS = {
+    "R1": "Jacobians of A1 and A2 with respect to the pixels (Frobenius), per head, at x + xi with xi uniform within 8/255",
+    "R2": "R1 with all heads of a layer stacked",
+    "R3": "finite changes of A1 and A2 under xi uniform within 8/255",
+    "R4": "random projections J1'u and J2'u",
+    "R5": "J1'u and J2'u with u the loss gradient; negative means that the branches' contributions reinforce each other",
+    "R6-energy": "gradients of the squared norm of A1 and of A2",
+    "R6-max": "gradients of the largest entry",
+    "R6-entropy": "gradients of the row entropies",
+    "R6-class-row": "gradients of what the class token sees, weighed by a fixed random vector",
+    "R6-values": "gradients of the sum of A1 V and of A2 V; they share the gradient of V and so lean towards cos > 0",
+    "R7": "R1 for the class token's row alone",
+    "R8": "Jacobians of A1 and A2 with respect to the layer's own input (closed form), per head",
+}
 
 
-def gamma(layer: Alignment, base: Array) -> dict[str, Any]:
-    """||J1|| / ||J_base|| and ||J_DA|| / ||J_base|| = gamma s (Thm 2), against a baseline's squared norms: (n, hb, K).
+DEGENERATE = ("D1", "D2")  # A.sum(), and loss gradients with respect to the maps: looked at, then refused
 
-    Twins differ in their number of heads, so both ways of joining them are given, heads stacked and root mean square per
-    head, with the share of images on which only one of the two calls the differential map the more sensitive.
-    """
-    n1, n2, ip = layer.means
-    da, norms = n1 + layer.lam**2 * n2 - 2 * layer.lam * ip, np.nanmean(base, axis=-1)
-    joined: dict[str, Callable[[Array], Array]] = {
-        "stacked": lambda a: a.sum(axis=1),
-        "per_head": lambda a: a.mean(axis=1),
+
+def check_reading(name: str) -> None:
+    if name not in READINGS and name not in DEGENERATE:
+        raise InputError(f"reading {name!r} is not known: it takes {', '.join(READINGS)}")
+
+
+def align(
+    classifier: nn.Module,
+    images: ImageSet,
+    reading: str = "R1",
+    *,
+    coupling: Coupling = "branches",
+    probes: int = 32,
+    max_probes: int | None = None,
+    eps: float = PAPER_EPS,
+    seed: int = 0,
+    batch_size: int = 16,
+    device: torch.device | str = "cpu",
+) -> list[Alignment]:
+    """Branch alignment of every layer that has two branches, in one of the READINGS."""
+    check_reading(reading)
+    common: dict[str, Any] = {"coupling": coupling, "seed": seed, "batch_size": batch_size, "device": device}
+    at_z = common | {"around": eps}
+    random: dict[str, Any] = {"probes": probes, "max_probes": max_probes}
+    ways: dict[str, Callable[[], list[Alignment]]] = {
+        "R1": lambda: branch_alignment(classifier, images, **random, **at_z),
+        "R2": lambda: [layer.stacked for layer in branch_alignment(classifier, images, **random, **at_z)],
+        "R3": lambda: _finite(classifier, images, eps, **common),
+        "R4": lambda: projected_alignment(classifier, images, probes=min(probes, 8), **at_z),
+        "R5": lambda: loss_alignment(classifier, images, **at_z),
+        "R7": lambda: _class_row(classifier, images, probes, **at_z),
+        "R8": lambda: local_alignment(classifier, images, **at_z),
+        "D1": lambda: scalar_alignment(classifier, images, "sum", **at_z),
+        "D2": lambda: map_gradients(classifier, images, device=device),
     }
-    ratios = {name: np.sqrt(over(join(da), join(norms))) for name, join in joined.items()}
-    alive = np.isfinite(ratios["stacked"])
-    return {
-        "layer": layer.layer,
-        **{f"gamma_{name}": _mean(np.sqrt(over(join(n1), join(norms)))[alive]) for name, join in joined.items()},
-        **{f"ratio_{name}": _mean(ratio[alive]) for name, ratio in ratios.items()},
-        **{f"above_one_{name}": rate(ratio > 1, where=alive).plain() for name, ratio in ratios.items()},
-        "disagree": rate((ratios["stacked"] > 1) != (ratios["per_head"] > 1), where=alive).plain(),
-    }
+    kind, _, scalar = reading.partition("-")
+    return scalar_alignment(classifier, images, scalar, **at_z) if kind == "R6" else ways[reading]()
 
 
-def jackknife(statistic: Callable[..., Array], *samples: Array) -> Array:
-    """Standard error of statistic(means over the last axis), NaN where there is no sample; 0 for a single one.
+def _finite(
+    classifier: nn.Module,
+    images: ImageSet,
+    eps: float,
+    *,
+    coupling: Coupling,
+    seed: int,
+    batch_size: int,
+    device: torch.device | str,
+) -> list[Alignment]:
+    """R3: two forwards an image, no derivative at all."""
+    lam = lambdas_of(classifier, images, coupling, device)
+    parts: dict[str, list[Tensor]] = {layer: [] for layer in lam}
+    with at_rest(classifier), console.progress("changes of the maps", total=len(images)) as advance:
+        for batch in images.batches(batch_size):
+            x = batch.pixels.to(device)
+            clean, moved = (
+                both(look(classifier, at), coupling) for at in (x, x + draw(batch.ids, x.shape[1:], 0, eps, seed).to(x))
+            )
+            for layer in lam:
+                changes = tuple(b - a for a, b in zip(clean[layer], moved[layer]))
+                check_finite(changes[0] + changes[1], layer)
+                parts[layer].append(gram(changes)[:, :, None].cpu())
+            advance(len(x), "")
+    return [aligned(layer, lam[layer], torch.cat(found).numpy()) for layer, found in parts.items()]
 
-    `statistic` takes arrays with the axis of left-out samples last and works entry by entry.
+
+def _class_row(
+    classifier: nn.Module, images: ImageSet, probes: int, *, coupling: Coupling, **common: Any
+) -> list[Alignment]:
+    lam = lambdas_of(classifier, images, coupling, common["device"])
+
+    def readout(record: Record) -> dict[str, tuple[Tensor, ...]]:
+        return {layer: (a[:, :, :1], b[:, :, :1]) for layer, (a, b, _) in couple(record, coupling).items()}
+
+    grams = gram_probes(classifier, images, readout, probes=probes, label="the class token's row", **common)
+    return [aligned(layer, lam[layer], found) for layer, found in grams.items()]
+
+
+def controls(
+    classifier: nn.Module,
+    images: ImageSet,
+    reading: str = "R1",
+    *,
+    untrained: nn.Module | None = None,
+    softmax: nn.Module | None = None,
+    **settings: Any,
+) -> dict[str, list[Alignment]]:
+    """The same reading where nothing was learned or nothing belongs together; what a model cannot give is left out.
+
+    `untrained`: the model as initialised. `softmax`: a trained model whose head pairs (2i, 2i+1) serve as pseudo-branches.
     """
-    there = np.isfinite(samples[0])
-    k = there.sum(axis=-1, keepdims=True)
-    several = there & (k > 1)
-    left_out = [(np.nansum(a, axis=-1, keepdims=True) - a) / np.maximum(k - 1, 1) for a in samples]
-    each = np.where(several, statistic(*(np.where(several, a, 1.0) for a in left_out)), 0.0)
-    spread = (np.where(several, each - each.sum(axis=-1, keepdims=True) / k, 0.0) ** 2).sum(axis=-1)
-    se: Array = np.sqrt((k - 1)[..., 0] / k[..., 0] * spread)
-    return se
-
-
-def _cosine(n1: Array, n2: Array, ip: Array, alive: NDArray[np.bool_]) -> Array:
-    size = np.sqrt(n1 * n2)
-    cosine: Array = np.divide(ip, size, out=np.full_like(size, np.nan), where=alive & (size > 0))
-    return cosine
-
-
-def _versus_half(share: Rate) -> str:
-    """Is the share of negative signs told apart from a coin's?"""
-    if share.interval is None:
-        return "undefined"
-    low, high = share.interval
-    return "above" if low > 0.5 else "below" if high < 0.5 else "not told apart"
-
-
-def _mean(values: Array) -> float | None:
-    return float(values.mean()) if len(values) else None
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+    asked: dict[str, tuple[nn.Module | None, Coupling]] = {
+        "untrained": (untrained, "branches"),
+        "shuffled": (classifier if reading != "R5" else None, "shuffled"),
+        "pseudo": (softmax if reading != "R5" else None, "pseudo"),
+    }
+    found = {}
+    for name, (model, coupling) in asked.items():
+        if model is None:
+            continue
+        try:
+            lambdas_of(model, images, coupling, settings.get("device", "cpu"))
+        except InputError:  # one head, or no softmax layer: this control does not exist here
+            continue
+        found[name] = align(model, images, reading, coupling=coupling, **settings)
+    return found

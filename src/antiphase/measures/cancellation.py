@@ -18,21 +18,31 @@ from torch import Tensor, nn
 
 from antiphase import console
 from antiphase.config import InputError
+from antiphase.console import Clock
 from antiphase.data.imageset import ImageSet
-from antiphase.measures.alignment import Alignment
-from antiphase.measures.coupling import WANTS, Coupling, couple
-from antiphase.measures.interval import rate
-from antiphase.measures.paired import finite, log_of, mean_interval, over, spearman
+from antiphase.measures.branch_pairs import WANTS, Alignment, Coupling, couple
+from antiphase.measures.jacobians_forward import PAPER_EPS, gram
 from antiphase.measures.perturbations import Perturbed, check_names, on, perturbed, size_of
-from antiphase.measures.probes import PAPER_EPS, Clock, at_rest, check_finite, gram
+from antiphase.measures.stats import finite, log_of, mean_interval, over, rate, spearman
 from antiphase.models.attention import Branches
-from antiphase.models.taps import Record, look
+from antiphase.models.taps import Record, check_finite, look
+from antiphase.runtime import at_rest
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
 Level = Literal["maps", "values", "held"]
+
+
 Pair = tuple[Tensor, Tensor, float]  # first, second: (B, h, ...) each, and lambda
+
+
 Pairs = dict[tuple[Level, str], Pair]  # (level, layer) -> what is held against each other
+
+
 CHEAPER = "noise and fgsm without pgd and scrambled"
+
+
 REMEDY = {
     "branches": ': coupling="pseudo" holds pairs of its heads against each other',
     "shuffled": ': coupling="branches" needs one head only',

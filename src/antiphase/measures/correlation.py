@@ -20,18 +20,24 @@ from torch import Tensor, nn
 from antiphase import console
 from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
+from antiphase.measures.branch_pairs import WANTS, Coupling, couple
 from antiphase.measures.cancellation import REMEDY, finite_look
-from antiphase.measures.coupling import WANTS, Coupling, couple
-from antiphase.measures.paired import finite, mean_interval
+from antiphase.measures.jacobians_forward import PAPER_EPS
+from antiphase.measures.jacobians_reverse import entropy
 from antiphase.measures.perturbations import CORRUPTIONS, check_names, on, perturbed
-from antiphase.measures.probes import PAPER_EPS, at_rest
-from antiphase.measures.reverse import entropy
+from antiphase.measures.stats import finite, mean_interval
 from antiphase.models.attention import Branches, attention_maps
 from antiphase.models.taps import Record
+from antiphase.runtime import at_rest
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
 SHORTEST = 4  # tokens of a row that still says something about correlation
+
+
 FLAT = 1e-6  # a row whose deviation from its mean is this small a share of its size is uniform: it has no correlation
+
 
 MEANING = {
     "pearson": "correlation of the rows of A1 and A2",
@@ -157,8 +163,6 @@ def rows_counted(maps: Branches) -> int:
 
 
 # ------------------------------------------------------------------------------------------------- row by row
-
-
 def likeness(a: Tensor, b: Tensor, seen: Tensor, top: int) -> dict[str, Tensor]:
     """How alike two maps are. a, b: (B, h, N, M) rows that sum to 1; seen: which weights exist -> (B, h) each"""
     length = seen.sum(-1)

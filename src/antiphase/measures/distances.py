@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphase.attacks.result import AttackResult
-from antiphase.measures.interval import rate
-from antiphase.measures.paired import Array, mean_interval, quantile_interval
+from antiphase.attacks.engine import AttackResult
+from antiphase.measures.stats import Array, mean_interval, quantile_interval, rate
 
 QUANTILES = {"median": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+
+
 POINTS = 50  # of the curve, beside zero
 
 

@@ -26,14 +26,20 @@ from torchvision.transforms.functional import gaussian_blur
 
 from antiphase import runtime
 from antiphase.attacks.config import PGD, fgsm
-from antiphase.attacks.step import perturb
-from antiphase.attacks.within import Linf
+from antiphase.attacks.pgd import perturb
+from antiphase.attacks.threat_model import Linf
 from antiphase.config import InputError
 from antiphase.data.imageset import Batch
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
 Make = Callable[[nn.Module, Batch, float, int], Tensor]  # (classifier, batch, eps, seed) -> pixels (B, C, H, W)
+
+
 Kind = Literal["noise", "attack", "corruption"]
+
+
 PGD_STEPS = 20
 
 
@@ -54,8 +60,6 @@ class Perturbed:
 
 
 # ------------------------------------------------------------------------------------------------- noise
-
-
 def _uniform(_: nn.Module, batch: Batch, eps: float, seed: int) -> Tensor:
     return batch.pixels + _cast((2 * runtime.uniform((seed, "uniform"), batch.ids, _shape(batch)) - 1) * eps, batch)
 
@@ -84,8 +88,6 @@ def _scrambled(classifier: nn.Module, batch: Batch, eps: float, seed: int) -> Te
 
 
 # ------------------------------------------------------------------------------------------------- attacks
-
-
 def _fgsm(classifier: nn.Module, batch: Batch, eps: float, seed: int) -> Tensor:
     return _attacked(classifier, batch, fgsm(Linf(eps)), seed)
 
@@ -101,8 +103,6 @@ def _attacked(classifier: nn.Module, batch: Batch, attack: PGD, seed: int) -> Te
 
 
 # ------------------------------------------------------------------------------------------------- corruptions
-
-
 def _gaussian_of(levels: int) -> Make:
     """Gaussian noise of a standard deviation in 8-bit levels; all of them scale the same draw."""
 
@@ -141,8 +141,6 @@ def _through_jpeg(image: np.ndarray[Any, np.dtype[np.uint8]], quality: int) -> T
 
 
 # ------------------------------------------------------------------------------------------------- the table
-
-
 PERTURBATIONS: Mapping[str, Perturbation] = MappingProxyType(
     {
         "uniform": Perturbation("noise", "linf <= eps", _uniform),
@@ -159,7 +157,11 @@ PERTURBATIONS: Mapping[str, Perturbation] = MappingProxyType(
         "jpeg25": Perturbation("corruption", "quality 25", _jpeg_of(25)),
     }
 )
+
+
 EQUAL_SIZE = ("uniform", "sign", "gaussian", "scrambled", "fgsm", "pgd")  # of a given eps
+
+
 CORRUPTIONS = ("gaussian8", "gaussian16", "gaussian32", "blur", "jpeg50", "jpeg25")
 
 
@@ -199,3 +201,14 @@ def _shape(batch: Batch) -> tuple[int, ...]:
 
 def _cast(draw: Array, batch: Batch) -> Tensor:
     return torch.from_numpy(draw).to(batch.pixels)
+
+
+# ------------------------------------------------------------------------------------------------- measures.probes
+
+
+def points(batch: Batch, around: float, seed: int) -> Tensor:
+    """The images, or a point near each: uniform within `around`, from the image's own stream, not clipped to [0,1]."""
+    if not around:
+        return batch.pixels
+    unit = runtime.uniform((seed, "point"), batch.ids, tuple(batch.pixels.shape[1:]))
+    return batch.pixels + torch.from_numpy((2 * unit - 1) * around).to(batch.pixels)

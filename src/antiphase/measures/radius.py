@@ -16,17 +16,25 @@ from antiphase import console, runtime
 from antiphase.attacks import engine
 from antiphase.attacks.config import PGD
 from antiphase.attacks.losses import margin
-from antiphase.attacks.within import L2, Linf
+from antiphase.attacks.threat_model import L2, Linf
 from antiphase.data.imageset import ImageSet
+from antiphase.measures.jacobians_forward import PAPER_EPS
 from antiphase.measures.lipschitz import draw
-from antiphase.measures.probes import PAPER_EPS
-from antiphase.measures.singular import sigma_max
+from antiphase.measures.power_iteration import sigma_max
 from antiphase.models.taps import explicit
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
 LABEL = "estimate, not a certificate"
+
+
 NEAREST = 10  # competitors whose boundary is looked at
+
+
 LINF = tuple(2.0 ** (k / 2) / 255 for k in range(-8, 9))  # a distance is known to a factor of sqrt2
+
+
 L2S = tuple(0.01 * 2.0 ** (k / 2) for k in range(17))
 
 

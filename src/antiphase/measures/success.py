@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from antiphase.attacks.result import AttackResult
+from antiphase.attacks.engine import AttackResult
 from antiphase.data.imageset import ImageSet
-from antiphase.measures.interval import rate
-from antiphase.models.lean import lean
+from antiphase.measures.stats import rate
+from antiphase.models.fast_path import lean
 from antiphase.runtime import frozen
 
 DENOMINATORS = {

@@ -24,10 +24,10 @@ from torch import Tensor, nn
 
 from antiphase.config import InputError
 from antiphase.models.attention import Branches, DifferentialAttention, Heads, branches, for_both, project
-from antiphase.models.calls import Called, hugging_call, torch_mask
-from antiphase.models.parts import layout_of, parts_of
+from antiphase.models.foreign_layers import Called, hugging_call, layout_of, parts_of, torch_mask
 
 Adapter = Callable[..., Heads]  # (module, *args, **kwargs of its forward) -> Heads
+
 
 ADAPTERS: dict[type[nn.Module], Adapter] = {}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,9 @@ from timm.layers.attention import maybe_add_mask, resolve_self_attn_mask
 from torch import Tensor, nn
 
 from antiphase.models.config import Differential
-from antiphase.models.parts import Parts
+
+if TYPE_CHECKING:
+    from antiphase.models.foreign_layers import Parts
 
 
 @dataclass(frozen=True)

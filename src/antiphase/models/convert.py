@@ -11,11 +11,13 @@ from urllib.request import getproxies
 
 from antiphase import files, runtime
 from antiphase.config import InputError, to_plain
-from antiphase.models.checkpoint import Run, save_checkpoint
+from antiphase.models.checkpoint_formats import read_clip
 from antiphase.models.config import Differential
-from antiphase.models.readers import read_clip
+from antiphase.models.run import Run, save_checkpoint
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")  # owner/name
+
+
 HUB_FILE = "checkpoint_best.pt"  # what the DiffCLIP authors call it
 
 

@@ -142,3 +142,11 @@ def outputs(modules: dict[str, nn.Module]) -> Iterator[dict[str, Tensor]]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+# ------------------------------------------------------------------------------------------------- measures.probes
+
+
+def check_finite(values: Tensor, layer: str) -> None:
+    if not values.isfinite().all():
+        raise InputError(f"the attention maps of {layer} are not finite: the weights or the images are broken")

@@ -11,7 +11,7 @@ from antiphase.config import InputError
 from antiphase.models.attention import DifferentialAttention
 from antiphase.models.classifier import Normalized
 from antiphase.models.config import Differential, Softmax, Tower, ViTConfig
-from antiphase.models.parts import parts_of
+from antiphase.models.foreign_layers import parts_of
 from antiphase.runtime import seeded
 
 OFFICIAL_EPS = 1e-5  # nn.LayerNorm's own, in DiffCLIP's blocks and final norm; timm's is 1e-6

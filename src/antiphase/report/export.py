@@ -14,9 +14,11 @@ from pyarrow import parquet
 
 from antiphase import files
 from antiphase.config import Budget
-from antiphase.report.study import COLUMNS, columns_of, worth_noting
+from antiphase.report.numbers import COLUMNS, columns_of, worth_noting
 
 Row = dict[str, Any]
+
+
 LATEX = str.maketrans({"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "<": "$<$", ">": "$>$", "λ": r"$\lambda$"})
 
 
@@ -37,8 +39,8 @@ def write_export(out: Path, rows: Sequence[Row], tables: Sequence[Row], verdicts
     files.write_json(out / "verdicts.json", list(verdicts))
     drawn = {f"fig1-{row['key']}": row["answer"] for row in rows if row["kind"] == "Looked"}
     if drawn:
-        from antiphase.report.draw import write_figures  # matplotlib takes a second to load
-        from antiphase.report.illustration import illustration
+        from antiphase.report.figures.figure1 import illustration
+        from antiphase.report.figures.render import write_figures
 
         write_figures(out, {name: partial(illustration, look) for name, look in drawn.items()})
     every = (*written, "rows.parquet", "leaderboard.json", "verdicts.json", *(f"{name}.png" for name in drawn))
@@ -46,8 +48,6 @@ def write_export(out: Path, rows: Sequence[Row], tables: Sequence[Row], verdicts
 
 
 # ------------------------------------------------------------------------------------------------- rows
-
-
 def flattened(row: Row) -> Row:
     """One line a cell: everything that is a single value, by its path; what is a list stays in the ledger."""
     flat = {name: row[name] for name in ("key", "kind", "title", "scale")}
@@ -86,8 +86,6 @@ def _column(values: list[Any]) -> Any:
 
 
 # ------------------------------------------------------------------------------------------------- tables
-
-
 def markdown(table: Row) -> str:
     lines = [f"### {table['title']}", "", f"Scale {table['scale']}.", "", _md(COLUMNS), _md(["---"] * len(COLUMNS))]
     lines += [_md(columns_of(line)) for line in table["lines"]]
@@ -115,8 +113,6 @@ def _verdict_table(verdicts: Sequence[Row]) -> str:
 
 
 # ------------------------------------------------------------------------------------------------- leaderboard
-
-
 def leaderboard(rows: Sequence[Row]) -> list[Row]:
     """Every attacked model in the shape of a RobustBench entry; `autoattack_acc` only where that very attack was run."""
     found, titles = [], {row["key"]: row["title"] for row in rows}

@@ -14,14 +14,16 @@ from markupsafe import Markup
 
 from antiphase import files
 from antiphase.config import InputError
-from antiphase.report import palette
-from antiphase.report.draw import FORMS, svg_of, write_data, write_figure
-from antiphase.report.forest import forest
-from antiphase.report.lens_payload import payload, together
-from antiphase.report.parts import Figure, Page, Slot, Table
-from antiphase.report.verdicts import MARKS, sentence
+from antiphase.report import theme
+from antiphase.report.figures.contrasts import forest
+from antiphase.report.figures.render import FORMS, svg_of, write_data, write_figure
+from antiphase.report.lens_data import payload, together
+from antiphase.report.page_parts import Figure, Page, Slot, Table
+from antiphase.report.sentences import MARKS, sentence
 
 LARGEST = 25_000_000  # bytes of a page that a browser on a small machine still opens
+
+
 LENS = ("lens_maps.js", "lens_draw.js", "lens_card.js", "lens.js")
 
 
@@ -65,9 +67,9 @@ def _html(page: Page) -> str:
         packed=[cell["packed"] for _, cell in looks],
         left_out=looks[0][1]["left_out"] if looks else [],
         elsewhere=elsewhere,
-        light=enumerate(palette.MODELS),
-        dark=list(enumerate(palette.MODELS_DARK)),
-        inks={name: colour for colour, name in palette.THEMED.items() if not name.startswith("m")},
+        light=enumerate(theme.MODELS),
+        dark=list(enumerate(theme.MODELS_DARK)),
+        inks={name: colour for colour, name in theme.THEMED.items() if not name.startswith("m")},
         style=Markup(_asset("page.css")),
         script=Markup("\n".join(_asset(name) for name in ("theme.js", *(LENS if looks else ())))),
     )

@@ -1,0 +1,291 @@
+"""The residual stream of a running model, block by block, and one block by itself with or without its subtraction. B images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from antiphase import console
+from antiphase.config import InputError
+from antiphase.console import Clock
+from antiphase.data.imageset import ImageSet
+from antiphase.measures.jacobians_forward import PAPER_EPS
+from antiphase.measures.perturbations import check_names, on, perturbed, size_of
+from antiphase.measures.power_iteration import sigma_max
+from antiphase.measures.stats import geometric_interval, mean_interval, over, rate, sign_of
+from antiphase.models.adapters import adapter_of
+from antiphase.models.attention import branches
+from antiphase.models.taps import Record, attention_layers, blocks, explicit
+from antiphase.runtime import at_rest
+
+
+class Step(NamedTuple):
+    """One block of the residual stream as it was called."""
+
+    layer: str
+    attention: nn.Module
+    subtracts: bool  # it has two branches
+    before: Tensor  # (B, ...)
+    after: Tensor  # (B, ...)
+    block: Callable[[Tensor], Tensor]  # the block itself, with whatever else it was called with
+
+
+def follow(classifier: nn.Module, pixels: Tensor) -> list[Step]:
+    """The residual stream through every block, in the order of the calls. Blocks must follow one another."""
+    steps: list[Step] = []
+    attentions = attention_layers(classifier)
+    handles = []
+    with explicit(classifier) as record:
+        for layer, block in blocks(classifier).items():
+            tap = partial(_kept, steps, record, layer, attentions[layer])
+            handles.append(block.register_forward_hook(tap, with_kwargs=True))
+        try:
+            classifier(pixels)
+        finally:
+            for handle in handles:
+                handle.remove()
+    if not steps:
+        raise InputError(f"this {type(classifier).__name__} never calls the blocks around its attention layers")
+    for one, two in pairwise(steps):
+        if not torch.equal(one.after, two.before):
+            raise InputError(
+                f"what leaves the block of {one.layer} is not what enters that of {two.layer}: no single stream"
+            )
+    for step in steps:
+        if not step.after.isfinite().all():
+            raise InputError(
+                f"the output of the block of {step.layer} is not finite: the weights or the images are broken"
+            )
+    return steps
+
+
+def _kept(
+    steps: list[Step],
+    record: Record,
+    layer: str,
+    attention: nn.Module,
+    block: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    out: Any,
+) -> None:
+    again = partial(_called, block, args[1:], kwargs)
+    steps.append(Step(layer, attention, record[layer].noise is not None, args[0], _first(out), again))
+
+
+def _called(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], h: Tensor) -> Tensor:
+    return _first(block(h, *args, **kwargs))
+
+
+def _first(out: Any) -> Tensor:
+    first: Tensor = out[0] if isinstance(out, tuple) else out
+    return first
+
+
+@contextmanager
+def without_subtraction(attention: nn.Module) -> Iterator[None]:
+    """Inside, lambda of this layer is 0; norm, gain and projection are as they were."""
+    adapter = adapter_of(attention)
+    assert adapter is not None
+    own = vars(attention).get("forward")
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        heads = adapter(attention, *args, **kwargs)
+        assert heads.lam is not None
+        return branches(replace(heads, lam=torch.zeros_like(heads.lam))).output
+
+    attention.forward = forward
+    try:
+        yield
+    finally:
+        if own is None:
+            del attention.forward  # the class's own shows again
+        else:
+            attention.forward = own
+
+
+# ------------------------------------------------------------------------------------------------- measures.propagation
+# How a perturbation travels along the residual stream (M2.4): its size after every block, gains, and what the gains could be.
+#
+# h^(0) enters the first block, h^(k) leaves block k; d^(k) is the difference of h^(k) between a perturbed and the clean image.
+# Defined for softmax and differential models alike. n images, L blocks.
+
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Propagation:
+    """All blocks of a model under one perturbation."""
+
+    layers: tuple[str, ...]  # attention layer of each block
+    perturbation: str
+    eps: float | None  # None for corruptions, which have a size of their own
+    change: Array  # (n, L+1) ||d^(k)||
+    stream: Array  # (n, L+1) ||h^(k)|| on the clean image
+    without: Array  # (n, L) ||d^(k)|| of block k alone had lambda = 0 there, same d^(k-1); NaN for softmax layers
+    sigma: Array  # (n, L) sigma_max of the block's Jacobian at the clean point, a lower bound; NaN if not measured
+    l2: Array  # (n,) of the perturbation, as it was reached
+    linf: Array  # (n,)
+
+    @property
+    def relative(self) -> Array:
+        """(n, L+1): ||d^(k)|| / ||h^(k)||"""
+        return over(self.change, self.stream)
+
+    @property
+    def gains(self) -> Array:
+        """(n, L): g^(k) = ||d^(k)|| / ||d^(k-1)||"""
+        return over(self.change[:, 1:], self.change[:, :-1])
+
+    @property
+    def slack(self) -> Array:
+        """(n, L): alpha_slack, the gain as a share of the largest that the block has for small changes. It may exceed 1:
+        the change is finite and the block is not linear, and sigma is a lower bound."""
+        return over(self.gains, self.sigma)
+
+    @property
+    def counterfactual(self) -> Array:
+        """(n, L): alpha_cf, ||d^(k)|| over what it would be without the subtraction in block k, its norm active"""
+        return over(self.change[:, 1:], self.without)
+
+    @property
+    def mean_gain(self) -> Array:
+        """(n,): geometric mean over the blocks; the product of the gains telescopes"""
+        mean: Array = over(self.change[:, -1], self.change[:, 0]) ** (1 / len(self.layers))
+        return mean
+
+    def summary(self) -> dict[str, Any]:
+        """Means over images. `mean_gain` is geometric over blocks and images; perturbations are attenuated iff its interval
+        is below 1 (`attenuates`: true, false, or None where the interval holds 1)."""
+        gain = geometric_interval(self.mean_gain)
+        below = sign_of(gain, zero=1.0)
+        return {
+            "perturbation": self.perturbation,
+            "eps": self.eps,
+            "layers": list(self.layers),
+            "change": [mean_interval(column) for column in self.change.T],
+            "relative": [mean_interval(column) for column in self.relative.T],
+            "gains": [geometric_interval(column) for column in self.gains.T],
+            "mean_gain": gain,
+            "attenuates": None if below is None else below < 0,
+            "sigma": [mean_interval(column) for column in self.sigma.T],
+            "slack": [mean_interval(column) for column in self.slack.T],
+            "slack_exceeds_1": [rate(column > 1, where=np.isfinite(column)).plain() for column in self.slack.T],
+            "counterfactual": [geometric_interval(column) for column in self.counterfactual.T],
+            "l2": float(self.l2.mean()),
+            "linf": float(self.linf.max()),
+            "images": len(self.l2),
+        }
+
+    def rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
+        """One row an image and depth, raw numbers first; depth 0 is the stream before the first block."""
+        tables = {"change": self.change, "stream": self.stream, "relative": self.relative}
+        for name in ("without", "sigma", "gains", "slack", "counterfactual"):  # of a block: nothing at depth 0
+            tables[name.removesuffix("s")] = np.pad(getattr(self, name), [(0, 0), (1, 0)], constant_values=np.nan)
+        return [
+            {"layer": layer, "depth": k, "image": int(image), "perturbation": self.perturbation}
+            | {"eps": self.eps, "l2": float(self.l2[i]), "linf": float(self.linf[i])}
+            | {name: float(table[i, k]) if np.isfinite(table[i, k]) else None for name, table in tables.items()}
+            | {"exceeds_1": bool(k and self.slack[i, k - 1] > 1)}
+            for i, image in enumerate(ids)
+            for k, layer in enumerate((None, *self.layers))
+        ]
+
+
+def propagation(
+    classifier: nn.Module,
+    images: ImageSet,
+    *,
+    perturbations: tuple[str, ...] = ("sign", "fgsm", "pgd"),
+    eps: float = PAPER_EPS,
+    sigma: Array | None = None,
+    clip: bool = True,
+    seed: int = 0,
+    batch_size: int = 64,
+    device: torch.device | str = "cpu",
+) -> list[Propagation]:
+    """Depth curves under each perturbation. alpha_slack needs `sigma=block_sigma(classifier, images)`: it is the costly part
+    and the same for every perturbation and eps."""
+    check_names(perturbations)
+    layers: tuple[str, ...] = ()
+    parts: dict[str, list[list[Array]]] = {name: [] for name in perturbations}
+    with at_rest(classifier), console.progress("propagation", total=len(images) * len(perturbations)) as advance:
+        for raw in images.batches(batch_size):
+            batch = on(raw, device)
+            clean = follow(classifier, batch.pixels)
+            layers = tuple(step.layer for step in clean)
+            bound = _checked(sigma, len(images), len(layers))
+            for name in perturbations:
+                moved = perturbed(classifier, batch, name, eps, seed, clip=clip)
+                parts[name].append([*_curves(clean, follow(classifier, moved.pixels)), moved.l2, moved.linf])
+                advance(len(batch.ids), name)
+    joined = {name: [np.concatenate(column) for column in zip(*part)] for name, part in parts.items()}
+    return [
+        Propagation(layers, name, size_of(name, eps), change, stream, without, bound, l2, linf)
+        for name, (change, stream, without, l2, linf) in joined.items()
+    ]
+
+
+def _checked(sigma: Array | None, images: int, blocks: int) -> Array:
+    if sigma is None:
+        return np.full((images, blocks), np.nan)
+    if sigma.shape != (images, blocks):
+        raise InputError(f"sigma is for {sigma.shape} images and blocks, these are {(images, blocks)}")
+    return sigma
+
+
+def block_sigma(
+    classifier: nn.Module,
+    images: ImageSet,
+    *,
+    iterations: int = 50,
+    tolerance: float = 1e-3,
+    seed: int = 0,
+    batch_size: int = 64,
+    device: torch.device | str = "cpu",
+) -> Array:
+    """sigma_max(dh^(k) / dh^(k-1)) of every block at the clean images, lower bounds: (n, L)"""
+    parts: list[Array] = []
+    clock = Clock("block Lipschitz", images, "fewer iterations")
+    with at_rest(classifier), console.progress("block Lipschitz", total=len(images)) as advance:
+        for raw in images.batches(batch_size):
+            with clock.part(len(raw.ids)), explicit(classifier):
+                found = [
+                    sigma_max(step.block, step.before, iterations, tolerance, ids=raw.ids, seed=seed).value
+                    for step in follow(classifier, on(raw, device).pixels)
+                ]
+            parts.append(torch.stack(found, dim=1).numpy())
+            advance(len(raw.ids), "")
+    return np.concatenate(parts)
+
+
+def _curves(clean: list[Step], moved: list[Step]) -> tuple[Array, Array, Array]:
+    """||d^(k)||, ||h^(k)||: (B, L+1) each, and ||d^(k)|| without the subtraction in block k: (B, L)"""
+    streams = [clean[0].before, *(step.after for step in clean)]
+    there = [moved[0].before, *(step.after for step in moved)]
+    change = [_norm(b - a) for a, b in zip(streams, there)]
+    without = [_without(a, b) for a, b in zip(clean, moved)]
+    return np.stack(change, axis=1), np.stack([_norm(h) for h in streams], axis=1), np.stack(without, axis=1)
+
+
+def _without(clean: Step, moved: Step) -> Array:
+    """(B,); NaN for a layer that has nothing to subtract"""
+    if not clean.subtracts:
+        return np.full(len(clean.before), np.nan)
+    with without_subtraction(clean.attention):
+        return _norm(clean.block(moved.before) - clean.block(clean.before))
+
+
+def _norm(h: Tensor) -> Array:
+    norm: Array = h.flatten(1).cpu().double().norm(dim=1).numpy()
+    return norm

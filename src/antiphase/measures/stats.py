@@ -1,0 +1,198 @@
+"""Rates with their denominators and intervals, and the paired test of two models on the same images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binomtest, quantile_test, rankdata, t, wilcoxon
+
+Z95 = 1.959963984540054  # two-sided 95 % of the normal distribution
+
+
+def wilson(p: float, n: float) -> tuple[float, float]:
+    """Wilson's 95 % interval for a rate p seen on n independent trials (n may be an effective number)."""
+    z2 = Z95**2
+    centre = (p + z2 / (2 * n)) / (1 + z2 / n)
+    half = Z95 / (1 + z2 / n) * (p * (1 - p) / n + z2 / (4 * n * n)) ** 0.5
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """hits of n; `effective_n` is smaller where trials are not independent. An empty denominator is undefined, not zero."""
+
+    hits: int
+    n: int
+    effective_n: float
+
+    @property
+    def value(self) -> float | None:
+        return self.hits / self.n if self.n else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        return wilson(self.hits / self.n, self.effective_n) if self.n else None
+
+    def plain(self) -> dict[str, Any]:
+        interval = None if self.interval is None else list(self.interval)
+        return {"value": self.value, "interval": interval, "hits": self.hits, "n": self.n}
+
+
+def rate(flags: Any, where: Any = True) -> Rate:
+    """How often a flag holds. (n,) trials are independent; of (n, k) the k trials of one image stand or fall together.
+
+    `where` selects trials. For clusters the interval uses the number of independent trials that would give the variance
+    seen between images, at most the number of images.
+    """
+    flags = np.asarray(flags, dtype=bool)
+    chosen = np.broadcast_to(np.asarray(where, dtype=bool), flags.shape)
+    hits, n = int((flags & chosen).sum()), int(chosen.sum())
+    if n == 0 or flags.ndim == 1:
+        return Rate(hits, n, n)
+    size = chosen.sum(axis=1)
+    images = int((size > 0).sum())
+    p = hits / n
+    spread = float((((flags & chosen).sum(axis=1) - p * size) ** 2).sum())  # of a ratio estimator, clusters of any size
+    variance = spread * images / max(images - 1, 1) / n**2
+    effective = p * (1 - p) / variance if variance > 0 else images
+    return Rate(hits, n, float(np.clip(effective, 1, images)))  # capped: near 0 or 1 the variance itself is noisy
+
+
+def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> dict[str, Any]:
+    """Paired comparison on the same images: exact two-sided McNemar test on the images where the two differ."""
+    only_first, only_second = int((first & ~second).sum()), int((~first & second).sum())
+    differing = only_first + only_second
+    p = float(binomtest(only_first, differing, 0.5).pvalue) if differing else 1.0
+    hits = {"first": int(first.sum()), "second": int(second.sum())}
+    return hits | {"only_first": only_first, "only_second": only_second, "n": len(first), "p": p}
+
+
+def holm(ps: list[float]) -> list[float]:
+    """p-values adjusted for having looked at all of them (Holm)."""
+    adjusted, worst = [0.0] * len(ps), 0.0
+    for rank, i in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        worst = max(worst, min(1.0, (len(ps) - rank) * ps[i]))
+        adjusted[i] = worst
+    return adjusted
+
+
+def mean_of(parts: Sequence[tuple[float, tuple[float, float]]]) -> tuple[float, tuple[float, float]]:
+    """The mean of independent estimates and its interval from theirs: each side's distances add up as squares (MOVER)."""
+    values, lows, highs = (np.array(column) for column in zip(*((value, *interval) for value, interval in parts)))
+    mean = float(values.mean())
+    below, above = (float(np.sqrt((side**2).sum()) / len(values)) for side in (values - lows, highs - values))
+    return mean, (mean - below, mean + above)
+
+
+# ------------------------------------------------------------------------------------------------- measures.paired
+# Ratios that may not exist, means and quantiles with intervals, paired measurements, rank correlation of a few layers.
+
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+ALL_ORDERS = 7  # up to here every permutation is looked at: 5,040
+
+
+DRAWN = 10_000  # beyond, this many of them
+
+
+def over(top: Array, bottom: Array) -> Array:
+    """top / bottom, NaN where the bottom is not positive"""
+    ratio: Array = np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom > 0)
+    return ratio
+
+
+def log_of(values: Array) -> Array:
+    """NaN where there is no finite logarithm"""
+    logs: Array = np.log(values, out=np.full_like(values, np.nan), where=np.isfinite(values) & (values > 0))
+    return logs
+
+
+def finite(value: float) -> float | None:
+    """As JSON knows numbers."""
+    return float(value) if np.isfinite(value) else None
+
+
+def mean_interval(values: Array) -> dict[str, Any]:
+    """Mean and 95 % interval (Student) over independent values, one an image; what is not finite is left out."""
+    values = values[np.isfinite(values)]
+    n = len(values)
+    if not n:
+        return {"value": None, "interval": None, "n": 0}
+    mean = float(values.mean())
+    if n == 1:
+        return {"value": mean, "interval": None, "n": 1}
+    half = float(t.ppf(0.975, n - 1) * values.std(ddof=1) / math.sqrt(n))
+    return {"value": mean, "interval": [mean - half, mean + half], "n": n}
+
+
+def quantile_interval(values: Array, p: float) -> dict[str, Any]:
+    """The least value that a share p of them does not exceed, and its 95 % interval by order statistics.
+
+    No distribution is assumed. An end that so few values cannot tell is None.
+    """
+    if not len(values):
+        return {"value": None, "interval": None, "n": 0}
+    ends = quantile_test(values, p=p).confidence_interval(0.95)
+    value = float(np.quantile(values, p, method="inverted_cdf"))
+    return {"value": value, "interval": [finite(end) for end in ends], "n": len(values)}
+
+
+def geometric_interval(values: Array) -> dict[str, Any]:
+    """Geometric mean of positive values, its interval that of their logarithms; others are left out."""
+    found = mean_interval(log_of(values))
+    value, interval = found["value"], found["interval"]
+    return found | {
+        "value": None if value is None else math.exp(value),
+        "interval": None if interval is None else [math.exp(end) for end in interval],
+    }
+
+
+def sign_of(estimate: dict[str, Any], zero: float = 0.0) -> int | None:
+    """+1 or -1 where the interval leaves `zero` out, None where it does not: undecided."""
+    if estimate["interval"] is None:
+        return None
+    low, high = estimate["interval"]
+    return 1 if low > zero else -1 if high < zero else None
+
+
+def paired(first: Array, second: Array) -> dict[str, Any]:
+    """The same n images measured twice: mean difference first - second with its interval, Wilcoxon's and the sign test."""
+    both = np.isfinite(first) & np.isfinite(second)
+    apart = first[both] - second[both]
+    moved = apart[apart != 0]
+    above = int((moved > 0).sum())
+    return {
+        "difference": mean_interval(apart),
+        "above": above,
+        "below": len(moved) - above,
+        "p_wilcoxon": float(wilcoxon(moved).pvalue) if len(moved) else 1.0,
+        "p_sign": float(binomtest(above, len(moved), 0.5).pvalue) if len(moved) else 1.0,
+    }
+
+
+def spearman(x: Array, y: Array) -> dict[str, Any] | None:
+    """Rank correlation with its two-sided permutation p, exact up to 7 values; None below 3 values or where one is constant.
+
+    Of 3 layers the smallest possible p is 1/3, of 4 it is 1/12: few layers cannot show much.
+    """
+    there = np.isfinite(x) & np.isfinite(y)
+    a, b = (rankdata(v[there]) for v in (x, y))
+    if len(a) < 3 or not a.std() or not b.std():
+        return None
+    a, b = ((v - v.mean()) / (v.std() * math.sqrt(len(v))) for v in (a, b))
+    rho = float(a @ b)
+    if len(a) <= ALL_ORDERS:
+        p = float(np.mean([abs(a @ b[list(order)]) >= abs(rho) - 1e-12 for order in permutations(range(len(a)))]))
+    else:
+        draw = np.random.default_rng([len(a), DRAWN])
+        hits = sum(abs(a @ draw.permutation(b)) >= abs(rho) - 1e-12 for _ in range(DRAWN))
+        p = (1 + hits) / (1 + DRAWN)
+    return {"rho": rho, "p": p, "n": len(a)}

@@ -1,0 +1,187 @@
+"""Checkpoints of the DiffCLIP authors and of SLIP (M4) -> our config and our tensors.
+
+What the tensors show is inferred; what they do not is asked for by name. Nothing is unpickled but tensors and plain values.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import pickle
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from antiphase.config import InputError
+from antiphase.models.clip import CLIP
+from antiphase.models.clip_config import CLIPConfig, TextConfig, VisionConfig
+from antiphase.models.config import Attention, Differential, Softmax
+
+Tensors = dict[str, Tensor]
+
+
+VISION, TEXT = "visual.blocks", "transformer.resblocks"  # what the authors call the two towers
+
+
+SAFE: list[Any] = [  # what their training script saves beside tensors: its arguments, numbers of NumPy
+    argparse.Namespace,
+    np.dtype,
+    np.dtypes.Float64DType,
+    np.dtypes.Float32DType,
+    (np._core.multiarray.scalar, "numpy._core.multiarray.scalar"),  # type: ignore[attr-defined]
+    (np._core.multiarray.scalar, "numpy.core.multiarray.scalar"),  # type: ignore[attr-defined]
+]
+
+
+def read_state(path: Path) -> Tensors:
+    """The weights in a container, without the prefix that a parallel wrapper left."""
+    try:
+        if path.suffix == ".safetensors":
+            loaded: Any = load_file(path)
+        else:
+            with torch.serialization.safe_globals(SAFE):
+                loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, SafetensorError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        found = re.search(r"GLOBAL (\S+)", str(error))
+        why = (
+            f"it holds a {found[1]}, and only tensors and plain values are read"
+            if found
+            else "it is damaged or no checkpoint"
+        )
+        raise InputError(f"{path} cannot be read: {why}") from None
+    state = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else None
+    if not isinstance(state, dict) or not state or not all(isinstance(v, Tensor) for v in state.values()):
+        raise InputError(f"{path} holds no weights: expected tensors by name, or an entry 'state_dict' with them")
+    return {str(name).removeprefix("module."): tensor for name, tensor in state.items()}
+
+
+def read_clip(
+    path: Path, *, heads: int | None = None, text_heads: int | None = None, differential: Differential = Differential()
+) -> tuple[CLIPConfig, Tensors]:
+    """The config that a checkpoint's tensors show and its weights under our names.
+
+    `heads` of a softmax tower and lambda_init (in `differential`) are in no tensor.
+    """
+    state = read_state(path)
+    config = _config(state, path, heads, text_heads, differential)
+    return config, _renamed(state, config, path)
+
+
+def _config(
+    state: Tensors, path: Path, heads: int | None, text_heads: int | None, differential: Differential
+) -> CLIPConfig:
+    patches = _get(state, "visual.patch_embed.proj.weight", 4, path)  # (D, 3, p, p)
+    positions = _get(state, "visual.pos_embed", 3, path)  # (1, N, D)
+    side = math.isqrt(positions.shape[1] - 1)
+    if side**2 != positions.shape[1] - 1:
+        raise InputError(
+            f"{path}: visual.pos_embed has {positions.shape[1]} rows, not one more than a square of patches"
+        )
+    words, context = _get(state, "token_embedding.weight", 2, path), _get(state, "positional_embedding", 2, path)
+    vision = _tower(state, VISION, patches.shape[0], heads, "--heads", differential, path)
+    text = _tower(state, TEXT, words.shape[1], text_heads, "--text-heads", differential, path)
+    return CLIPConfig(
+        vision=VisionConfig(image=side * patches.shape[-1], patch=patches.shape[-1], **vision),
+        text=TextConfig(context=len(context), vocabulary=len(words), **text),
+        joint=_get(state, "image_projection", 2, path).shape[1],
+    )
+
+
+def _tower(
+    state: Tensors, prefix: str, width: int, heads: int | None, flag: str, differential: Differential, path: Path
+) -> dict[str, Any]:
+    numbers = [int(m[1]) for m in (re.match(rf"{re.escape(prefix)}\.(\d+)\.", name) for name in state) if m]
+    if not numbers:
+        raise InputError(f"{path} has no tensor {prefix}.0.*: it is not a CLIP in the layout of SLIP or DiffCLIP")
+    attention: Attention = Softmax()
+    if f"{prefix}.0.attn.lambda_q1" in state:  # the kind of the first block is the kind of the tower
+        value = len(_get(state, f"{prefix}.0.attn.diff_norm.weight", 1, path))  # width of a value: two maps a head
+        if heads is not None:
+            raise InputError(
+                f"{flag} {heads} is not needed: {prefix} is differential, and its tensors show {width // value} heads"
+            )
+        attention, heads = differential, 2 * (width // value)
+    if heads is None:
+        raise InputError(
+            f"{path}: {prefix} has softmax attention, whose tensors do not show the number of heads: give {flag} "
+            "(the published B/16 models have --heads 12 --text-heads 8)"
+        )
+    hidden = _get(state, f"{prefix}.0.mlp.{'fc1' if prefix == VISION else 'c_fc'}.weight", 2, path).shape[0]
+    shape = {"width": width, "depth": max(numbers) + 1, "heads": heads, "mlp_ratio": hidden / width}
+    return {**shape, "attention": (attention,)}
+
+
+def _get(state: Tensors, name: str, dimensions: int, path: Path) -> Tensor:
+    if name not in state:
+        raise InputError(f"{path} has no tensor {name}")
+    if state[name].dim() != dimensions:
+        raise InputError(f"{path}: {name} has shape {_shape(state[name].shape)}, expected {dimensions} dimensions")
+    return state[name]
+
+
+def _renamed(state: Tensors, config: CLIPConfig, path: Path) -> Tensors:
+    """Every tensor of our model from the one or three that it is called in the checkpoint; none missing, none left."""
+    with torch.device("meta"):
+        ours = CLIP(config).state_dict()
+    found, used = {}, set()
+    for name, wanted in ours.items():
+        theirs = their_names(name, config)
+        used.update(theirs)
+        shape = (wanted.shape[0] // len(theirs), *wanted.shape[1:]) if wanted.dim() else ()
+        for key in theirs:
+            if key not in state:
+                raise InputError(f"{path} has no tensor {key}")
+            if tuple(state[key].shape) != shape:
+                raise InputError(f"{path}: {key} has shape {_shape(state[key].shape)}, expected {_shape(shape)}")
+        found[name] = torch.cat([state[key] for key in theirs]) if len(theirs) > 1 else state[theirs[0]]
+    if extra := sorted(set(state) - used):
+        raise InputError(f"{path} has a tensor {extra[0]} that a {config.title} of this shape does not")
+    return found
+
+
+def _shape(shape: Any) -> str:
+    return f"({', '.join(map(str, shape))})"
+
+
+OUTSIDE = {
+    "text.positions": "positional_embedding",
+    "text.tokens.weight": "token_embedding.weight",
+    "text.norm": "ln_final",
+    "text.projection": "text_projection",
+    "visual.model.projection": "image_projection",
+}
+
+
+BLOCKS: Mapping[str, str] = {"visual.model.vit.blocks": VISION, "text.blocks": TEXT}
+
+
+IN_TEXT = {"norm1": "ln_1", "norm2": "ln_2", "mlp.fc1": "mlp.c_fc", "mlp.fc2": "mlp.c_proj"}
+
+
+def their_names(ours: str, config: CLIPConfig) -> list[str]:
+    """What the authors call one of our tensors; three names where ours is theirs stacked."""
+    for mine, theirs in OUTSIDE.items():
+        if ours == mine or ours.startswith(f"{mine}."):
+            return [ours.replace(mine, theirs, 1)]
+    tower = next((t for t in BLOCKS if ours.startswith(f"{t}.")), None)
+    if tower is None:
+        return [ours.replace("visual.model.vit.", "visual.", 1)]
+    number, _, rest = ours.removeprefix(f"{tower}.").partition(".")
+    where, in_text = f"{BLOCKS[tower]}.{number}", BLOCKS[tower] == TEXT
+    part, _, last = rest.rpartition(".")
+    differential = (config.text if in_text else config.vision).is_differential
+    if part == "attn.qkv" and differential:
+        return [f"{where}.attn.{p}_proj.{last}" for p in "qkv"]
+    if part == "attn.qkv" and in_text:
+        return [f"{where}.attn.in_proj_{last}"]
+    if part == "attn.proj" and (differential or in_text):
+        part = "attn.out_proj"
+    part = part.replace("attn.sub_norm", "attn.diff_norm")
+    return [f"{where}.{IN_TEXT.get(part, part) if in_text else part}.{last}"]

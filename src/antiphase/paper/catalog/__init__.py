@@ -1,0 +1,68 @@
+"""Every study by name; one small file each. Importing them loads nothing heavy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+
+from antiphase.config import InputError
+from antiphase.paper.study import Study
+
+FILES = (  # in this order each study trains what the later ones share
+    "table1",
+    "fig1",
+    "fig2",
+    "lambda_dynamics",
+    "fig4",
+    "fig3",
+    "fig3c",
+    "fig3d",
+    "fig5",
+    "table2",
+    "table3",
+    "fig6",
+    "noise_vs_attack",
+    "theory_audit",
+    "controls",
+    "map_correlation",
+    "fig2_clip",
+    "fig4_clip",
+    "other_encoder",
+    "clip_fgsm_pgd",
+    "clip_ablation",
+    "clip_quality",
+)
+
+
+@cache
+def studies() -> dict[str, Study]:
+    """All of them, in the order in which they are best run."""
+    found = [study for file in FILES for study in import_module(f"antiphase.paper.catalog.{file}").STUDIES]
+    return {study.name: study for study in found}
+
+
+def groups() -> dict[str, tuple[str, ...]]:
+    """fig2 -> fig2a, fig2b, ...: what the paper draws in one figure."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name in studies():
+        if part := re.fullmatch(r"(fig\d)[a-d]", name):
+            found[part[1]] = (*found.get(part[1], ()), name)
+    return found
+
+
+def chosen(names: Sequence[str]) -> list[Study]:
+    """The studies that are named, each once; none named: all of them. An unknown name suggests the nearest."""
+    known, several = studies(), groups()
+    wanted: dict[str, Study] = {}
+    for name in names or known:
+        word = name.lower().replace("_", "-")
+        if word not in known and word not in several and word != "all":
+            near = get_close_matches(word, [*known, *several], n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            raise InputError(f"there is no study {name!r}: {hint}")
+        for one in known if word == "all" else several.get(word, (word,)):
+            wanted[one] = known[one]
+    return list(wanted.values())

@@ -1,0 +1,77 @@
+"""Panels on paper: as SVG for a page, and a whole figure as a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+import matplotlib
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure as Drawing
+
+from antiphase import files
+from antiphase.report.page_parts import Figure, Panel, Table
+from antiphase.report.theme import STYLE, themed
+
+matplotlib.use("Agg")
+
+
+SIZE = (5.0, 3.6)  # inches of one panel: wide enough for a hand-held screen without shrinking its words
+
+
+FORMS = ("png", "pdf")
+
+
+def svg_of(panel: Panel) -> str:
+    """One panel as SVG text for a page: transparent, its colours those of the page's theme."""
+    with plt.rc_context(STYLE):
+        drawing, axis = plt.subplots(figsize=SIZE, layout="constrained")
+        panel(axis)
+        buffer = io.StringIO()
+        drawing.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
+        plt.close(drawing)
+    text = buffer.getvalue()
+    return themed(text[text.index("<svg") :])
+
+
+def write_figures(folder: Path, drawn: Mapping[str, Callable[[], Drawing]]) -> None:
+    """Each as PNG and PDF, under its name."""
+    for name, draw in drawn.items():
+        with plt.rc_context(STYLE):
+            drawing = draw()
+            for form in FORMS:
+                files.write_whole(folder / f"{name}.{form}", partial(_save, drawing, form))
+            plt.close(drawing)
+
+
+def write_figure(figure: Figure, folder: Path) -> None:
+    """NAME.png, NAME.pdf with all panels side by side, and NAME.csv with what they show."""
+    write_figures(folder, {figure.name: partial(_whole, figure)})
+    write_data(figure, folder)
+
+
+def write_data(part: Figure | Table, folder: Path) -> None:
+    if part.data is None:
+        return
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(part.data)
+    writer.writerows(["" if v is None else v for v in row] for row in zip(*part.data.values()))
+    files.write_text(folder / f"{part.name}.csv", text.getvalue())
+
+
+def _save(drawing: Drawing, form: str, path: Path) -> None:
+    metadata = {"CreationDate": None} if form == "pdf" else {"Software": "antiphase"}  # the same rows, the same bytes
+    drawing.savefig(path, format=form, dpi=160, bbox_inches="tight", metadata=metadata)
+
+
+def _whole(figure: Figure) -> Drawing:
+    n = len(figure.panels)
+    drawing: Drawing
+    drawing, axes = plt.subplots(1, n, figsize=(SIZE[0] * n, SIZE[1]), squeeze=False, layout="constrained")
+    for axis, panel in zip(axes[0], figure.panels):
+        panel(axis)
+    return drawing

@@ -1,0 +1,67 @@
+"""Numbers as text: rates in percent, differences in points, intervals, and a line of a study as the columns of a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from antiphase.config import Budget
+
+Row = dict[str, Any]
+COLUMNS = ("", "reference", "ours", "interval", "reading", "n", "seeds")
+
+
+def figure(value: Any, unit: str) -> str:
+    """A rate in percent, a difference of rates in points, another number to three digits, a word as it is."""
+    if value is None or isinstance(value, str):
+        return value or "-"
+    if unit == "points":
+        return f"{100 * value:+.1f} points"
+    return f"{100 * value:.1f} %" if unit == "%" else number(value)
+
+
+def span(interval: Any, unit: str) -> str:
+    if interval is None:
+        return "-"
+    low, high = interval
+    if unit == "points":
+        return f"[{100 * low:+.1f}, {100 * high:+.1f}]"
+    return f"[{100 * low:.1f}, {100 * high:.1f}]" if unit == "%" else f"[{number(low)}, {number(high)}]"
+
+
+def columns_of(line: Row) -> tuple[str, ...]:
+    """A line of a study as texts: label, reference, ours, interval, reading, n, seeds."""
+    unit = line["unit"]
+    ours = figure(line["value"], unit) if line["value"] is not None else line.get("text") or line["note"] or "-"
+    n, seeds = ("-" if line[key] is None else str(line[key]) for key in ("n", "seeds"))
+    return line["label"], figure(line["reference"], unit), ours, span(line["interval"], unit), line["reading"], n, seeds
+
+
+def worth_noting(line: Row) -> bool:
+    """Not what stands in the table or its title already."""
+    return bool(line["note"]) and line["note"] != "surrogate" and (line["value"] is not None or bool(line.get("text")))
+
+
+def eps_of(row: Row) -> str:
+    """In 255ths, as pixels are; an L2 distance is of no single pixel and stays a number."""
+    l2 = row.get("attack", {}).get("within", {}).get("kind") == "L2"
+    return f"{row['eps']:g}" if l2 else str(Budget(row["eps"]))
+
+
+def number(value: float | None) -> str:
+    """Three significant digits; a dash where there is no number."""
+    return "-" if value is None else f"{value:.3g}"
+
+
+def percent(rate: Row, digits: int = 1) -> str:
+    return "undefined" if rate["value"] is None else f"{100 * rate['value']:.{digits}f} %"
+
+
+def interval_of(rate: Row, digits: int = 1) -> str:
+    if rate["interval"] is None:
+        return f"n = {rate['n']}"
+    low, high = (100 * v for v in rate["interval"])
+    return f"[{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def with_interval(rate: Row, digits: int = 1) -> str:
+    return f"{percent(rate, digits)} {interval_of(rate, digits)}"

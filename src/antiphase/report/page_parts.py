@@ -1,0 +1,159 @@
+"""What a page is made of, as values. Whatever has results (a comparison, runs, a ledger) is turned into these; nothing else
+is drawn or written about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from antiphase.report.numbers import columns_of
+
+Status = Literal["supported", "not supported", "inconclusive", "not tested here", "no verdict"]
+
+
+Panel = Callable[[Any], None]  # draws on one pair of axes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrast:
+    """One of the differences that a claim is about."""
+
+    name: str  # what minus what, and where
+    value: float | None
+    interval: tuple[float, float] | None = None  # 95 %
+    n: int | None = None
+    unit: str = "points"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What the contrasts say of a claim."""
+
+    claim: str  # its short name, as K1
+    text: str  # the claim in the words of the paper
+    status: Status
+    contrasts: tuple[Contrast, ...] = ()
+    because: str = ""  # what is missing, or why nothing could be decided
+    surrogate: bool = False  # decided on a stand-in: it says nothing of the paper's own models
+
+
+@dataclass(frozen=True)
+class Value:
+    """One cell of a table."""
+
+    text: str
+    small: str = ""  # beneath it: an interval, n
+    strong: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    title: str
+    group: str = ""  # columns side by side with the same group share a heading
+    model: str = ""  # whose colour the heading carries
+    words: bool = False  # text, set from the left; numbers are set from the right
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    name: str  # of its files
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Value, ...], ...]
+    note: str = ""
+    failed: tuple[str, ...] = ()  # cells that have no number, each with its error
+    data: Mapping[str, Sequence[Any]] | None = None  # the same numbers unrounded, written as CSV
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    name: str
+    title: str
+    alt: str  # what there is to see, for who cannot see it
+    panels: tuple[Panel, ...]
+    data: Mapping[str, Sequence[Any]]  # what is drawn, written as CSV
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """A place for something that has not been computed."""
+
+    study: str
+    command: str  # what fills it
+    why: str = "This has not been run yet."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    name: str
+    title: str
+    parts: tuple[Table | Figure | Slot, ...]
+    note: str = ""
+    short: str = ""  # in the bar at the top; the title where it is short itself
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A card about one model. The place of a model among those of a page is its colour everywhere on the page."""
+
+    name: str
+    title: str
+    facts: tuple[tuple[str, Value], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    title: str
+    lede: str
+    headline: str = ""
+    findings: tuple[str, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    models: tuple[Model, ...] = ()
+    places: Mapping[str, int] | None = None  # of models in the order of colours, where cards do not give it
+    looks: tuple[tuple[str, Mapping[str, Any]], ...] = ()  # (model, cell of studies/looked.py): what the lens shows
+    no_lens: Slot | None = None  # in the lens's place, where there are no looks
+    sections: tuple[Section, ...] = ()
+    made: tuple[tuple[str, str], ...] = ()  # where the numbers come from: versions, fingerprints, seeds
+    source: str = ""  # the file or folder that everything here was read from
+
+
+def study_table(
+    name: str, title: str, lines: Sequence[Mapping[str, Any]], *, note: str = "", failed: Sequence[str] = ()
+) -> Table:
+    """reference | ours | reading | n | interval, a line each: those of a study (studies/study.py), as mappings."""
+    rows: list[tuple[str | Value, ...]] = []
+    for line in lines:
+        label, reference, ours, interval, reading, n, seeds = columns_of(dict(line))
+        there = line["value"] is not None or bool(line["text"])
+        note_of = line["note"] if there else ""
+        rows.append((label, reference, Value(ours, strong=there), reading, n, seeds, interval, note_of))
+    words, keys = (
+        ("", "reading", "note"),
+        ("label", "reference", "value", "reading", "n", "seeds", "interval", "unit", "text", "note"),
+    )
+    titles: tuple[str, ...] = ("", "reference", "ours", "reading", "n", "seeds", "95 % interval", "note")
+    if not any(row[-1] for row in rows):
+        titles, rows = titles[:-1], [row[:-1] for row in rows]
+    return Table(
+        name=name,
+        title=title,
+        columns=tuple(Column(title=t or "what", words=t in words) for t in titles),
+        rows=tuple(tuple(v if isinstance(v, Value) else Value(v) for v in row) for row in rows),
+        note=note,
+        failed=tuple(failed),
+        data={"ours" if key == "value" else key: column for key, column in columns_of_lines(lines, keys).items()},
+    )
+
+
+def columns_of_lines(lines: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> dict[str, list[Any]]:
+    """Columns of a CSV; an interval is two of them, its ends."""
+    found: dict[str, list[Any]] = {}
+    for key in keys:
+        if key == "interval":
+            ends = [line[key] or (None, None) for line in lines]
+            found |= {"low": [low for low, _ in ends], "high": [high for _, high in ends]}
+        else:
+            found[key] = [line[key] for line in lines]
+    return found

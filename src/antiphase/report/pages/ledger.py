@@ -1,0 +1,175 @@
+"""A ledger of studies as a page: verdicts first, then every study, run or not."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from antiphase import files
+from antiphase.config import InputError
+from antiphase.paper.catalog import studies
+from antiphase.paper.claims import verdicts
+from antiphase.paper.grid import Setting
+from antiphase.paper.ledger import Damaged, Ledger
+from antiphase.paper.questions import Looked
+from antiphase.paper.study import Found, Study
+from antiphase.report.figures.figure1 import picture_figure
+from antiphase.report.figures.study import figure_of
+from antiphase.report.page_parts import Contrast, Figure, Model, Page, Section, Slot, Table, Verdict, study_table
+from antiphase.report.pages.cards import command
+from antiphase.report.sentences import headline
+from antiphase.scales import ScaleName
+
+Row = dict[str, Any]
+
+
+MODELS = ("ViT", "DiffViT", "CLIP", "DiffCLIP")  # in the order of their colours, whichever of them a ledger has
+
+
+PLACES = {name: i for i, name in enumerate(MODELS)}
+
+
+def ledger_page(folder: Path, scale: ScaleName | None = None, data: str | None = None) -> Page:
+    ledger = Ledger(folder)
+    damaged, rows = ledger.damaged(), list(ledger.readable())
+    chosen: ScaleName = scale or _scale_of(rows)
+    setting, found = Setting.at(chosen, data), Found(ledger)
+    mine = [row for row in rows if row["scale"] == chosen]
+    sections = [_section(study, setting, found, folder) for study in studies().values()]
+    judged = _judged(setting, found)
+    pair = [setting.vit(0).key, setting.diffvit(0).key]
+    looks = _looks(folder, sorted(mine, key=lambda row: row["key"] not in pair))
+    return Page(
+        title="Differential attention under attack",
+        lede=f"The papers' claims, tables and figures held against our own runs: {setting.data}, scale {chosen}, {len(mine)} "
+        "finished cells.",
+        headline=_headline(setting, judged),
+        findings=tuple(f"A row cannot be read: {sentence}" for sentence in damaged),
+        verdicts=judged,
+        models=tuple(Model(name=name, title="") for name in MODELS[:2]),
+        places=PLACES,
+        looks=looks,
+        no_lens=None if looks else Slot(study="lens", command=_look_command(folder, pair, chosen)),
+        sections=tuple(sections),
+        made=_made(mine),
+        source=str(folder),
+    )
+
+
+def _scale_of(rows: list[Row]) -> ScaleName:
+    """The scale with most rows; an empty ledger is shown at the scale of a laptop."""
+    counts = Counter(row["scale"] for row in rows)
+    scale: ScaleName = counts.most_common(1)[0][0] if counts else "cpu"
+    return scale
+
+
+# ------------------------------------------------------------------------------------------------- verdicts
+def _judged(setting: Setting, found: Found) -> tuple[Verdict, ...]:
+    if setting.s.accuracy_floor is None:  # a scale for tests
+        return ()
+    try:
+        return tuple(verdict_of(row) for row in verdicts(list(studies().values()), setting, found))
+    except Damaged:
+        return ()  # the row is named among the findings
+
+
+def verdict_of(row: Row) -> Verdict:
+    """A row of `studies/claims.py` as a part of the page; its contrasts are those of the reading that decides."""
+    deciding = [c for c in row["contrasts"] if c["reading"] == row["reading"] and c["value"] is not None]
+    contrasts = tuple(
+        Contrast(
+            name=c["name"],
+            value=100 * c["value"],
+            interval=None if c["interval"] is None else (100 * c["interval"][0], 100 * c["interval"][1]),
+            n=c["n"] or None,
+        )
+        for c in deciding
+    )
+    return Verdict(
+        claim=row["claim"],
+        text=row["statement"][:1].upper() + row["statement"][1:] + ".",
+        status=row["verdict"],
+        contrasts=contrasts,
+        because=shortened(row["why"]),
+        surrogate=bool(deciding) and any(c["surrogate"] for c in deciding),
+    )
+
+
+def shortened(why: str) -> str:
+    """A long list of what is missing: its first entry and how many there are besides."""
+    first, *more = why.split("; ")
+    return f"{first}, and {len(more)} more" if len(more) > 1 else why
+
+
+def _headline(setting: Setting, judged: tuple[Verdict, ...]) -> str:
+    if setting.s.accuracy_floor is None:
+        return f"No verdicts: the {setting.scale} scale is for tests. The numbers below show that everything runs, and no more."
+    return headline(judged)
+
+
+# ------------------------------------------------------------------------------------------------- studies
+def _section(study: Study, setting: Setting, found: Found, folder: Path) -> Section:
+    fill = command("study run", [study.name], f"--scale {setting.scale} --ledger {shlex.quote(str(folder))}")
+    cells = study.grid(setting)
+    done = sum(found.ledger.has(cell) for cell in cells)
+    failed = [f"{cell.title}: {told['error']}" for cell in cells if (told := found.ledger.failure(cell)) is not None]
+    parts: list[Table | Figure | Slot] = []
+    try:
+        lines = [asdict(line) for line in study.lines(setting, found)]
+    except Damaged as error:
+        lines = []
+        parts.append(Slot(study=study.name, command=fill, why=str(error)))
+    note = ""
+    if done < len(cells):
+        note = f"{done} of {len(cells)} cells are there; {fill} does the rest."
+    if any(line["value"] is not None or line["text"] for line in lines) or failed:
+        figure = _figure(study, setting, found, lines)
+        parts += [figure] if figure is not None else []
+        parts.append(study_table(study.name, f"All lines of {study.name}", lines, note=note, failed=failed))
+    elif not parts:
+        parts.append(Slot(study=study.name, command=fill))
+    name = f"study-{study.name}"
+    return Section(name=name, title=study.title, note=study.question, parts=tuple(parts), short=study.name)
+
+
+def _figure(study: Study, setting: Setting, found: Found, lines: list[Row]) -> Figure | None:
+    """Pictures where the study looked at one image, else its numbers."""
+    for cell in study.cells(setting):
+        if isinstance(cell, Looked) and found.ledger.has(cell):
+            return picture_figure(study.name, found(cell))
+    return figure_of(study.name, "As the papers draw it", lines, PLACES)
+
+
+def _looks(folder: Path, rows: list[Row]) -> tuple[tuple[str, Row], ...]:
+    """The latest look of each trained model that somebody has shown images to."""
+    found = []
+    for row in rows:
+        kept = sorted((folder / "runs" / row["key"] / "looks").glob("*.json"), key=lambda p: p.stat().st_mtime)
+        if kept:
+            try:
+                found.append((row["title"], files.read_json(kept[-1], "packed", "eps", "data")))
+            except InputError:
+                continue  # a look is no row of the ledger: it is made again by the command that the slot names
+    return tuple(found)
+
+
+def _look_command(folder: Path, keys: list[str], scale: ScaleName) -> str:
+    return command("look", [folder / "runs" / key for key in keys], f"--scale {scale}")
+
+
+def _made(rows: list[Row]) -> tuple[tuple[str, str], ...]:
+    if not rows:
+        return ()
+    newest = max(rows, key=lambda row: str(row["provenance"]["began"]))["provenance"]
+    data = sorted({f"{name} {digest}" for row in rows for name, digest in dict(row["provenance"]["data"]).items()})
+    hours = sum(row["provenance"]["seconds"] for row in rows) / 3600
+    return (
+        ("cells", f"{len(rows)}, {hours:.2f} hours"),
+        ("last begun", str(newest["began"])),
+        *(("data", entry) for entry in data[:8]),
+        *((name, str(version)) for name, version in newest["environment"]["versions"].items()),
+        ("machine", str(newest["machine"]["platform"])),
+    )

@@ -1,0 +1,217 @@
+"""What `antiphase measure` found: tables on the terminal, raw rows and figures in a folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from antiphase import files
+from antiphase.config import Budget
+from antiphase.console import say, stdout
+from antiphase.report.numbers import number, percent, with_interval
+from antiphase.report.terminal.tables import table
+
+Row = dict[str, Any]
+
+
+def show_lens(result: Row) -> None:
+    for measure, show in SHOWN.items():
+        if measure in result:
+            show(result[measure])
+
+
+def short(layer: str) -> str:
+    """model.blocks.3.attn -> blocks.3: what every layer's name has in common here is left out."""
+    return layer.removeprefix("visual.").removeprefix("model.").removeprefix("vit.").removesuffix(".attn")
+
+
+def by_layers(rows: list[Row]) -> list[Row]:
+    """Rows of one layer together, layers in the order of the model (as words, blocks.10 would come before blocks.2)."""
+    place = {layer: i for i, layer in enumerate(dict.fromkeys(row["layer"] for row in rows))}
+    return sorted(rows, key=lambda row: place[row["layer"]])
+
+
+def _show_lipschitz(cells: list[Row]) -> None:
+    for cell in cells:
+        keys = {
+            "sample": ("max", "max_se", "per_head_max", "relative_max", "linf_max", "mean", "rms"),
+            "sharp": ("sample", "power", "ascent", "relative_ascent", "sample_short_by"),
+        }[cell["estimator"]]
+        table(
+            f"local Lipschitz of {cell['level']}, n = {cell['data']['n']} images; {cell['reading']}",
+            ("layer", *(key.replace("_", " ") for key in keys)),
+            ((short(row["layer"]), *(number(row[key]) for key in keys)) for row in cell["layers"]),
+        )
+        wrong = [row["layer"] for row in cell["layers"] if row.get("sample_at_most_ascent", {"value": 1})["value"] < 1]
+        if wrong:
+            stdout.print(f"red flag: a sample exceeds what the ascent found in {', '.join(wrong)}", style="red")
+
+
+def _show_alignment(cells: list[Row]) -> None:
+    for cell in cells:
+        table(
+            f"branch alignment {cell['reading']}, n = {cell['data']['n']} images, shares of (image, head) pairs with 95 % "
+            f"intervals, amplification = energy x angle: {cell['meaning']}",
+            ("layer", "pairs", "cos", "amplified", "cos < 0, decided", "undecided"),
+            (
+                (
+                    short(row["layer"]),
+                    pairs,
+                    number(row["cos"]),
+                    _split(row),
+                    with_interval(row["negative"], 0),
+                    percent(row["undecided"], 0),
+                )
+                for pairs, rows in {"own": cell["layers"], **cell["controls"]}.items()
+                for row in rows
+            ),
+        )
+        for row in cell["gamma"]:
+            stdout.print(
+                f"- {short(row['layer'])} against the baseline's: gamma = ||J1|| / ||J_base|| {number(row['gamma_stacked'])} "
+                f"stacked, {number(row['gamma_per_head'])} per head; ||J_DA|| / ||J_base|| {number(row['ratio_stacked'])} and "
+                f"{number(row['ratio_per_head'])}, above 1 for {with_interval(row['above_one_stacked'], 0)} and "
+                f"{with_interval(row['above_one_per_head'], 0)} of the images",
+                markup=False,
+            )
+
+
+def _show_cancellation(cells: list[Row]) -> None:
+    for cell in cells:
+        table(
+            f"cancellation of changes of the maps at eps {Budget(cell['eps'])}, n = {cell['data']['n']} images, "
+            f"{cell['coupling']}: alpha = ||d1 - lambda d2|| / (||d1|| + |lambda| ||d2||), below `orthogonal` it cancels; CMRR "
+            "above 1 cancels, below 1 amplifies (levels values and held: --json or --out)",
+            ("layer", "under", "cos", "alpha", "orthogonal", "CMRR", "cancels"),
+            (
+                (
+                    short(row["layer"]),
+                    row["perturbation"],
+                    *(number(row[key]) for key in ("cos", "alpha", "reference", "cmrr_median")),
+                    with_interval(row["cancels"], 0),
+                )
+                for row in by_layers(cell["layers"])
+                if row["level"] == "maps"
+            ),
+        )
+        for row in cell["common_mode"]:
+            if row["statistic"] == "cos" and row["level"] == "maps" and row["matched"]:
+                stdout.print(
+                    f"- {short(row['layer'])}, {row['noise']} against {row['attack']} of equal l2: "
+                    f"{row['verdict']} (cos {number(row['under_noise']['value'])} and "
+                    f"{number(row['under_attack']['value'])}, n = {row['difference']['n']}, p = {row['p']:.2g})",
+                    markup=False,
+                )
+
+
+def _show_depth(cells: list[Row]) -> None:
+    for cell in cells:
+        table(
+            f"perturbation along the residual stream at eps {Budget(cell['eps'])}, n = {cell['data']['n']} images, means: "
+            "gain = change out / change in, slack = gain / largest singular value, vs lambda = 0: change / without subtraction",
+            ("block", "under", "relative change", "gain", "slack", "vs lambda = 0"),
+            (
+                (
+                    short(layer),
+                    curve["perturbation"],
+                    number(curve["relative"][k + 1]["value"]),
+                    *(number(curve[key][k]["value"]) for key in ("gains", "slack", "counterfactual")),
+                )
+                for k, layer in enumerate(cell["curves"][0]["layers"])
+                for curve in cell["curves"]
+            ),
+        )
+
+
+def _show_correlation(cells: list[Row]) -> None:
+    keys = {
+        "pearson": "Pearson",
+        "divergence": "JS bits",
+        "overlap": "top-5",
+        "negative_mass": "negative",
+        "change_cosine": "cos of changes",
+    }
+    for cell in cells:
+        table(
+            f"correlation of the two maps and of their changes, n = {cell['data']['n']} images, {cell['coupling']}",
+            ("layer", "images", *keys.values()),
+            (
+                (short(row["layer"]), row["perturbation"], *(number(row[key]["value"]) for key in keys))
+                for row in by_layers(cell["layers"])
+            ),
+        )
+
+
+def _split(row: Row) -> str:
+    """The amplification and its two causes."""
+    if row["amplification"] is None:
+        return "-"
+    return f"{row['amplification']:.2f} = {row['energy']:.2f} x {row['angle']:.2f}"
+
+
+def _show_lambda(rows: list[Row]) -> None:
+    keys = ("lambda", "lambda_init", "drift", "first", "second")
+    table(
+        "lambda = first - second + lambda_init",
+        ("layer", *keys, "flags"),
+        ((short(row["layer"]), *(number(row[key]) for key in keys), "; ".join(row["flags"])) for row in rows),
+    )
+
+
+SHOWN: dict[str, Callable[[Any], None]] = {
+    "lipschitz": _show_lipschitz,
+    "alignment": _show_alignment,
+    "cancellation": _show_cancellation,
+    "depth": _show_depth,
+    "correlation": _show_correlation,
+    "lambda": _show_lambda,
+}
+
+
+# ------------------------------------------------------------------------------------------------- a folder
+def write_lens(result: Row, folder: Path, form: str) -> None:
+    """The result without its rows as JSON, the rows of each measure as a table, and a figure of each."""
+    from antiphase.report.figures.measures import draw_lens
+    from antiphase.report.figures.render import write_figures
+
+    plain = {name: _without_rows(value) for name, value in result.items()}
+    files.write_text(folder / "measures.json", json.dumps(plain, indent=2, allow_nan=False) + "\n")
+    for name, rows in tidy(result).items():
+        path = folder / f"{name}.{form}"
+        if form == "parquet":
+            files.write_whole(path, lambda temporary, rows=rows: parquet.write_table(pa.table(rows), temporary))  # type: ignore[misc]
+        else:
+            names = list(rows)
+            files.write_lines(path, (dict(zip(names, values)) for values in zip(*rows.values())))
+    write_figures(folder, draw_lens(result))
+    say(f"rows and figures: {folder}")
+
+
+def _without_rows(value: Any) -> Any:
+    return [{k: v for k, v in cell.items() if k != "rows"} for cell in value] if isinstance(value, list) else value
+
+
+def tidy(result: Row) -> dict[str, dict[str, list[Any]]]:
+    """The raw rows of each measure over all its cells, a column a name; None where a cell has no such column."""
+    found = {}
+    for measure in SHOWN:
+        cells = [cell for cell in result.get(measure, []) if "rows" in cell]
+        names = list(dict.fromkeys(name for cell in cells for name in (*_labels(cell), *cell["rows"])))
+        table: dict[str, list[Any]] = {name: [] for name in names}
+        for cell in cells:
+            labels, n = _labels(cell), len(cell["rows"]["image"])
+            for name in names:
+                table[name] += cell["rows"].get(name, [labels.get(name)] * n)
+        if cells:
+            found[measure] = table
+    return found
+
+
+def _labels(cell: Row) -> Row:
+    """What tells the rows of one cell from those of another."""
+    return {name: cell[name] for name in ("run", "estimator", "reading", "seed") if name in cell}

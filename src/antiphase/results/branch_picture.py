@@ -1,0 +1,108 @@
+"""One image before and after an attack: what a model saw, its maps, and where the gradient of each branch points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from antiphase import runtime
+from antiphase.attacks import engine
+from antiphase.attacks.config import PGD
+from antiphase.attacks.losses import LOSSES
+from antiphase.data.imageset import ImageSet, elsewhere
+from antiphase.measures.jacobians_forward import branch_alignment
+from antiphase.models.taps import explicit, taps
+
+Row = dict[str, Any]
+
+
+def looks(model: nn.Module, one: ImageSet, attack: PGD, seed: int, device: torch.device | str) -> Row:
+    """The image clean and attacked."""
+    states = {"clean": one.all.pixels, "attacked": _attacked(model, one, attack, seed)}
+    return {state: _look(model, pixels.to(device), one.class_names) for state, pixels in states.items()}
+
+
+def _attacked(model: nn.Module, one: ImageSet, attack: PGD, seed: int) -> Tensor:
+    clean = one.all
+    return engine.run(model, clean.pixels, clean.labels, attack, ids=clean.ids, seed=seed).adversarial
+
+
+def _look(model: nn.Module, pixels: Tensor, names: tuple[str, ...]) -> Row:
+    """Pixels, prediction, and the last layer's maps (mean over heads) as the class token sees the patches."""
+    with torch.no_grad(), taps(model) as record:
+        logits = model(pixels)
+    layer, maps = list(record.items())[-1]
+    side = round((maps.signal.shape[-1] - 1) ** 0.5)
+
+    def seen(a: Tensor) -> Any:
+        return a[0].mean(dim=0)[0, 1:].reshape(side, side).tolist()
+
+    return {
+        "pixels": _picture(pixels[0]),
+        "prediction": names[int(logits.argmax())],
+        "confidence": float(logits.softmax(dim=1).max()),
+        "layer": layer,
+        "A1": seen(maps.signal),
+        "A2": None if maps.noise is None else seen(maps.noise),
+        "combined": seen(maps.combined),
+        "lambda": float(maps.lam),
+    }
+
+
+def branches(
+    model: nn.Module,
+    images: ImageSet,
+    attack: PGD,
+    *,
+    probes: int = 64,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+) -> Row:
+    """The first image that the model gets right and the attack breaks (else the first), as figure 1 draws it: maps, the
+    directions of both branches' gradients, cos and rho, clean and attacked."""
+    batch = images.all
+    found = engine.run(model, batch.pixels, batch.labels, attack, ids=batch.ids, seed=seed)
+    broken = (found.success & found.correct).nonzero()[:, 0].tolist()
+    one = images.take(np.array(broken[:1] or [0]))
+    seen = looks(model, one, attack, seed, device)
+    places = {"clean": one, "attacked": elsewhere(one, _attacked(model, one, attack, seed))}
+    for state, there in places.items():
+        (layer,) = branch_alignment(model, there, probes=probes, seed=seed, device=device)[-1:]
+        whole = layer.stacked
+        figures = {name: float(getattr(whole, name)[0, 0]) for name in ("cos", "cos_se", "rho", "amplification")}
+        seen[state] |= figures | _directions(model, there, device)
+    return {
+        "image": int(one.ids[0]),
+        "label": one.class_names[int(one.labels[0])],
+        "broken": bool(broken),
+        "eps": float(attack.within.eps),
+        "probes": probes,
+        "states": seen,
+    }
+
+
+def _directions(model: nn.Module, one: ImageSet, device: torch.device | str) -> Row:
+    """What each branch of the last layer gives to the gradient of the loss: J1'u and -lambda J2'u, u = dloss / d(A1 - lambda A2).
+
+    Pictures of unit length, and their cosine: above 0 the two reinforce each other.
+    """
+    batch = one.all
+    with runtime.frozen(model), torch.enable_grad(), explicit(model) as record:
+        x = batch.pixels.to(device).requires_grad_()
+        loss = LOSSES["ce"](model(x), batch.labels.to(device)).sum()
+        maps = list(record.values())[-1]
+        assert maps.noise is not None
+        (u,) = torch.autograd.grad(loss, maps.signal, retain_graph=True)
+        pair = (maps.signal * u).sum(), -float(maps.lam) * (maps.noise * u).sum()
+        g1, g2 = (torch.autograd.grad(s, x, retain_graph=True)[0][0] for s in pair)
+    unit = [g / g.norm().clamp_min(1e-30) for g in (g1, g2)]
+    names = ("first_direction", "second_direction")
+    return {"contribution_cos": float((unit[0] * unit[1]).sum())} | {n: _picture(g) for n, g in zip(names, unit)}
+
+
+def _picture(pixels: Tensor) -> Any:
+    """(C, H, W) -> nested lists (H, W, C)"""
+    return pixels.detach().cpu().permute(1, 2, 0).tolist()

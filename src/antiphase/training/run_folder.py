@@ -1,0 +1,117 @@
+"""The folder of a run: whose it is, where it stands, and how it is put back exactly there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from antiphase import console, files, runtime
+from antiphase.config import InputError, to_plain
+from antiphase.models.clip_config import CLIPConfig
+from antiphase.models.config import ViTConfig
+from antiphase.models.run import Run, load_weights, read_progress, read_tensors, save_checkpoint
+from antiphase.training.config import ContrastiveConfig, TrainConfig
+
+
+@dataclass
+class Progress:
+    """Where a run stands: `step` batches of `epoch` are done, with these sums over them."""
+
+    epoch: int = 0
+    step: int = 0
+    loss_sum: float = 0.0
+    correct: int = 0
+    seen: int = 0
+    seconds: float = 0.0  # spent on this epoch
+    complete: bool = False
+
+    def count(self, loss_sum: float, correct: int, seen: int, seconds: float) -> None:
+        """One more batch is done."""
+        self.step += 1
+        self.loss_sum, self.correct = self.loss_sum + loss_sum, self.correct + correct
+        self.seen, self.seconds = self.seen + seen, self.seconds + seconds
+
+    def begin(self, epoch: int, *, complete: bool) -> None:
+        self.__dict__.update(asdict(Progress(epoch=epoch, complete=complete)))
+
+
+def about(
+    model: ViTConfig | CLIPConfig, training: TrainConfig | ContrastiveConfig, data: dict[str, Any], scale: str | None
+) -> dict[str, Any]:
+    """run.json: all that is needed to say what this run is and to do it again."""
+    return {
+        "format": 1,
+        "title": model.title,
+        "scale": scale,
+        "model": to_plain(model),
+        "training": to_plain(training),
+        "data": data,
+        "environment": runtime.environment(),
+    }
+
+
+def begin_with(model: nn.Module, config: ViTConfig, folder: Path) -> None:
+    """The weights of another finished run of the same architecture."""
+    other = Run(folder)
+    if other.config != config:
+        raise InputError(
+            f"{folder} has another architecture: fine-tuning takes the model of its own run (--config {folder}/run.json)"
+        )
+    load_weights(model, other.classifier().state_dict(), str(folder))
+
+
+def check_claim(folder: Path, wanted: dict[str, Any]) -> None:
+    """The folder is free, or it already belongs to this very run."""
+    path = folder / "run.json"
+    if not path.exists():
+        if folder.exists() and any(p for p in folder.iterdir() if not p.name.startswith(".")):
+            raise InputError(f"{folder} is not empty and not a run: choose another --out")
+        return
+    before = files.read_json(path)
+    for part in ("model", "training", "data"):
+        if before.get(part) != wanted[part]:
+            key, old, new = _first_difference(before.get(part) or {}, wanted[part])
+            raise InputError(
+                f"{folder} holds another run ({part}.{key} is {old!r} there, {new!r} here): choose another --out"
+            )
+    if before["environment"] != wanted["environment"]:
+        key, old, new = _first_difference(before["environment"], wanted["environment"])
+        console.say(f"warning: {folder} was begun with {key} {old}, now {new}: the last bits of the weights may differ")
+
+
+def _first_difference(old: dict[str, Any], new: dict[str, Any]) -> tuple[str, Any, Any]:
+    key = next(k for k in [*old, *new] if old.get(k) != new.get(k))
+    return key, old.get(key), new.get(key)
+
+
+def save(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, at: Progress) -> None:
+    groups = {"weights": model.state_dict()}
+    if not at.complete:  # a finished run never needs the optimizer again
+        groups["optimizer"] = {f"{name}/{key}": value for name, key, value in _state(model, optimizer)}
+    save_checkpoint(folder, groups, asdict(at), tag=f"{at.epoch}.{at.step}")
+
+
+def _state(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, str, Tensor]]:
+    for name, parameter in model.named_parameters():
+        for key, value in optimizer.state[parameter].items():
+            yield name, key, value
+
+
+def resume(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+    """Model and optimizer as the last checkpoint has them; untouched if there is none."""
+    stored = read_progress(folder)
+    if stored is None:
+        return Progress()
+    progress = Progress(**stored)
+    load_weights(model, read_tensors(folder, "weights"), str(folder))
+    if not progress.complete:
+        by_name = dict(model.named_parameters())
+        for path, value in read_tensors(folder, "optimizer").items():
+            name, key = path.rsplit("/", 1)
+            optimizer.state[by_name[name]][key] = value.to(by_name[name].device)
+    return progress
