@@ -9,10 +9,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-from torch import Tensor
-
 from antiphase.config import Budget, InputError
 
 if TYPE_CHECKING:

@@ -25,9 +25,8 @@ from antiphase.evals.retrieval import retrieval_rows
 from antiphase.evals.rows import Row, mean
 from antiphase.evals.zero_shot import zero_shot_rows
 from antiphase.models.clip_config import CLIPConfig
-from antiphase.models.run import Run
+from antiphase.models.run import Cell, Run, check_shape, looks_at, stored
 from antiphase.models.tokenizer import too_long
-from antiphase.results.stored import Cell, check_shape, looks_at, stored
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from antiphase.config import InputError, to_plain
 from antiphase.data.imageset import ImageSet
 from antiphase.measures.distances import distances_of
 from antiphase.measures.success import rates_of
-from antiphase.models.run import Run
-from antiphase.results.stored import Cell, cell
+from antiphase.models.run import Cell, Run, cell
 
 PART = 256  # images held in memory; a part in work keeps a journal of those it is done with
 

@@ -13,12 +13,11 @@ from antiphase.measures.stats import holm, mcnemar
 from antiphase.measures.success import DENOMINATORS
 from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.config import ViTConfig
-from antiphase.models.run import Run
+from antiphase.models.run import Cell, Run, check_fits
 from antiphase.results.attack import attack_cells, changed, right
 from antiphase.results.config import CompareConfig, budgets
 from antiphase.results.look import look_cell
 from antiphase.results.measure import alignment_cell, lambda_rows, lipschitz_cell, parameters
-from antiphase.results.stored import Cell, check_fits
 
 Row = dict[str, Any]
 

@@ -26,10 +26,9 @@ from antiphase.measures.branch_pairs import Alignment
 from antiphase.measures.jacobians_forward import aligned, branch_alignment, gram
 from antiphase.measures.perturbations import PGD_STEPS, on, perturbed
 from antiphase.models.attention import Branches
-from antiphase.models.run import Run
+from antiphase.models.run import Cell, Run, cell
 from antiphase.models.taps import Record, check_finite, taps
 from antiphase.results.measure import columns
-from antiphase.results.stored import Cell, cell
 from antiphase.runtime import at_rest
 
 Array = NDArray[np.float64]

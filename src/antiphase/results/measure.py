@@ -21,8 +21,7 @@ from antiphase.measures.lipschitz import LEVELS, Level, l_sample, l_sharp
 from antiphase.measures.perturbations import PERTURBATIONS
 from antiphase.measures.residual_stream import block_sigma, propagation
 from antiphase.models.attention import lambda_parts, lambdas
-from antiphase.models.run import Run
-from antiphase.results.stored import Cell, cell, check_base, identity_of
+from antiphase.models.run import Cell, Run, cell, check_base, identity_of
 
 Device = torch.device | str
 

@@ -9,9 +9,8 @@ import torch
 
 from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
-from antiphase.models.run import Run
+from antiphase.models.run import Cell, Run, cell, check_base, identity_of
 from antiphase.results.compare import differences
-from antiphase.results.stored import Cell, cell, check_base, identity_of
 from antiphase.theory.collect import gather
 from antiphase.theory.evidence import Evidence, plain, read
 from antiphase.theory.table import audit

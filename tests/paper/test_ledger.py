@@ -184,7 +184,7 @@ from pathlib import Path
 import antiphase.paper.cost as cost
 from antiphase.paper import execute
 from antiphase.paper.ledger import Ledger
-from tests.test_ledger import Toy, toys
+from tests.paper.test_ledger import Toy, toys
 execute.operations = cost.operations = lambda _: 1.0
 execute.data_fingerprints = lambda *_: {}
 folder = Path(sys.argv[1])

@@ -17,8 +17,8 @@ from antiphase.attacks import APGD, FAB, L2, PGD, AutoAttack, Linf, Square, engi
 from antiphase.attacks.journal import unpack
 from antiphase.config import InputError
 from antiphase.models.run import Run
+from tests.attacks.shortened import TO_BE_KILLED, shortened
 from tests.conftest import ROOT
-from tests.shortened import TO_BE_KILLED, shortened
 
 
 class Counted(torch.nn.Module):
@@ -201,7 +201,7 @@ def test_adversarial_examples_found_before_a_kill_are_kept_and_not_attacked_agai
 ):
     flags, last = LONG[case]
     monkeypatch.setattr(AutoAttack, "stages", shortened(**TO_BE_KILLED))
-    known = _killed(pair[1].folder, tmp_path, ("-m", "tests.shortened"), (*flags, "--save", "--json"), last)
+    known = _killed(pair[1].folder, tmp_path, ("-m", "tests.attacks.shortened"), (*flags, "--save", "--json"), last)
     _assert_resumed(known, tmp_path, (*flags, "--save", "--json"), monkeypatch, cli)
 
 

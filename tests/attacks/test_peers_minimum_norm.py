@@ -16,7 +16,7 @@ def test_our_minimum_norm_attacks_fool_as_many_and_come_as_near_as_peers(data_ro
     python = ROOT / ".venv-peers" / "bin" / "python"
     if not python.exists():
         _missing("no .venv-peers: make test-slow creates it")
-    argv = [python, ROOT / "tests" / "peers_minimal.py", ROOT / "results/pair/DiffViT", str(IMAGES)]
+    argv = [python, ROOT / "tests/attacks/peers_minimum_norm.py", ROOT / "results/pair/DiffViT", str(IMAGES)]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "ANTIPHASE_DATA": str(data_root)}
     done = subprocess.run(argv, capture_output=True, text=True, env=environment, timeout=900)
     assert done.returncode == 0, done.stderr

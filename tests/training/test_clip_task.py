@@ -523,7 +523,7 @@ def test_what_cannot_be_trained_is_refused_in_one_sentence(cli, tmp_path, words,
 
 
 def test_the_counts_of_what_was_left_out_are_printed_and_kept(cli, tmp_path):
-    from tests.test_pairs import sample, write_shard
+    from tests.data.test_pairs import sample, write_shard
 
     write_shard(tmp_path / "s" / "0.tar", [sample(i, **({"txt": b""} if i == 3 else {})) for i in range(30)])
     words = ["train-clip", "--out", tmp_path / "run", "--pairs", tmp_path / "s", "--epochs", 1, "--batch-size", 8]

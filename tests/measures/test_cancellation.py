@@ -23,7 +23,7 @@ from antiphase.measures.stats import mean_interval, paired, spearman
 from antiphase.models import Differential, Softmax, ViTConfig
 from antiphase.models.taps import explicit, taps
 from antiphase.models.vit import build
-from tests.encoder import Encoder
+from tests.models.encoder import Encoder
 
 EPS = 8 / 255
 DOUBLE = torch.float64
@@ -285,7 +285,7 @@ def test_a_paired_difference_by_hand():
 def test_noise_and_attacks_on_a_real_cifar_pair():
     """On these weights neither is common-mode: both move the maps of a differential layer apart, attacks further."""
     few = load("cifar10", "test").subset(24)
-    model = Run(Path(__file__).parents[1] / "results/pair/DiffViT").classifier()
+    model = Run(Path(__file__).parents[2] / "results/pair/DiffViT").classifier()
     found = cancellation(model, few, perturbations=("sign", "fgsm"), levels=("maps",))
     row = common_mode(found)[0]
     assert row["matched"]

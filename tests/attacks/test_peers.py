@@ -14,7 +14,7 @@ def _by_the_peers_python(script, *words, data_root):
     if not python.exists():
         _missing("no .venv-peers: make test-slow creates it")
     environment = os.environ | {"PYTHONPATH": str(ROOT), "ANTIPHASE_DATA": str(data_root)}
-    argv = [python, ROOT / "tests" / script, *words]
+    argv = [python, ROOT / "tests/attacks" / script, *words]
     done = subprocess.run(argv, capture_output=True, text=True, env=environment, timeout=900)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""The page says what the rows say; tests/test_lens_page.py looks at it in a browser."""
+"""The page says what the rows say; tests/report/test_lens_page.py looks at it in a browser."""
 
 import copy
 import csv

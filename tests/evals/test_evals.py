@@ -35,7 +35,7 @@ from antiphase.models.clip_config import CLIPConfig, TextConfig, VisionConfig, p
 from antiphase.models.run import Run, save_checkpoint
 from antiphase.models.tokenizer import encode
 from antiphase.models.zero_shot import class_embeddings
-from tests.trees import TREES, mmvp
+from tests.data.trees import TREES, mmvp
 
 SMALL = CLIPConfig(  # reads bytes: no vocabulary to load
     vision=VisionConfig(image=16, patch=8, width=32, depth=2, heads=4, attention=(Differential(),)),

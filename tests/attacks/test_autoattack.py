@@ -1,4 +1,4 @@
-"""AutoAttack and its parts: what each promises beyond the contract that tests/test_attacks.py holds every attack to."""
+"""AutoAttack and its parts: what each promises beyond the contract that tests/attacks/test_engine.py holds every attack to."""
 
 import numpy as np
 import pytest
@@ -12,8 +12,8 @@ from antiphase.attacks.fab import to_plane
 from antiphase.attacks.red_flags import cascade_flags, precision_flags
 from antiphase.config import InputError
 from antiphase.data.imageset import Batch
-from tests.shortened import shortened
-from tests.test_journal import Counted, assert_same, interrupted
+from tests.attacks.shortened import shortened
+from tests.attacks.test_journal import Counted, assert_same, interrupted
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from antiphase.data import load
 from antiphase.data.catalog import CATALOG
 from antiphase.data.readers.imagenet_variants import class_wnids
 from antiphase.data.readers.mmvp import load_mmvp
-from tests.trees import TREES, dtd, lines, mmvp, picture
+from tests.data.trees import TREES, dtd, lines, mmvp, picture
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from antiphase.report.page_parts import Contrast, Page, Section, Slot, Verdict, 
 from antiphase.report.pages.comparison import comparison_page
 from antiphase.report.sentences import headline
 from tests.conftest import violations
-from tests.test_looked import read
+from tests.results.test_look import read
 
 DEVICES = [(1280, 900), (390, 844)]
 LINK = "#lens?image={}&eps=24/255&layer=1&head=2&query=2.3&left=ViT&right=DiffViT"

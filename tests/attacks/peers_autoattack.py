@@ -1,4 +1,4 @@
-"""Run by tests/test_peers.py with the python of .venv-peers: our attacks and the peers' on the same images, as JSON.
+"""Run by tests/attacks/test_peers.py with the python of .venv-peers: our attacks and the peers' on the same images, as JSON.
 
     peers_autoattack.py CASE EPS N [RUN]
 

@@ -22,7 +22,7 @@ from antiphase.models.adapters import ADAPTERS, adapter, check, read
 from antiphase.models.attention import DifferentialAttention, Heads
 from antiphase.models.taps import attention_layers, explicit, taps
 from antiphase.models.vit import build
-from tests.encoder import Encoder
+from tests.models.encoder import Encoder
 
 DOUBLE = torch.float64
 

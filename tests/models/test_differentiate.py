@@ -21,9 +21,9 @@ from antiphase.models.classifier import Normalized
 from antiphase.models.fast_path import lean
 from antiphase.models.foreign_layers import DifferentialMultihead
 from antiphase.models.taps import attention_layers, explicit, taps
-from tests import foreign
 from tests.conftest import ROOT
-from tests.foreign import CASES, HEADS, IDS, PADDED, WIDTH
+from tests.models import foreign_models as foreign
+from tests.models.foreign_models import CASES, HEADS, IDS, PADDED, WIDTH
 from tests.test_readme import blocks
 
 BARE = ap.Differential(lambda_init=0.0, learned=False, head_norm="none", out_scale="none")
@@ -663,7 +663,7 @@ def classifier(request):
         stir(tower)
         return ap.differentiate(Normalized(Pooled(tower), 0.5, 0.5).eval())[0]
     if request.param == "encoder":
-        from tests.encoder import Encoder
+        from tests.models.encoder import Encoder
 
         return ap.differentiate(Encoder().eval())[0]
     vision = {"image_size": 8, "patch_size": 4, "width": WIDTH, "layers": 2, "head_width": 6}

@@ -1,4 +1,4 @@
-"""Run by tests/test_peers.py with the python of .venv-peers: our PGD and a peer's on the same images, as JSON."""
+"""Run by tests/attacks/test_peers.py with the python of .venv-peers: our PGD and a peer's on the same images, as JSON."""
 
 import json
 import sys
