@@ -71,7 +71,6 @@ _HOME = {
     "train": "training.loop",
     "train_clip": "training.clip_task",
 }
-
 __all__ = [
     "APGD",
     "CW",

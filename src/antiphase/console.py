@@ -11,11 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 stderr = Console(stderr=True, highlight=False)
-
-
 stdout = Console(highlight=False)
-
-
 _shown: list[Progress] = []  # the bar on the screen, if there is one
 
 

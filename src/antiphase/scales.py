@@ -51,11 +51,7 @@ class Scale:
 
 
 STANDARD = (100, 9, 5000)
-
-
 PAPER_EPS = ("0.25/255", "0.5/255", "1/255", "2/255", "4/255")
-
-
 SCALES: dict[ScaleName, Scale] = {
     "smoke": Scale(
         purpose="tests, seconds",

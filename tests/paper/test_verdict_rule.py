@@ -6,6 +6,7 @@ import pytest
 from antiphase.config import Budget, to_plain
 from antiphase.measures.bootstrap import Arm, difference, interval, rank_correlation, ranked_alike
 from antiphase.measures.crossover import crossing, crossover
+from antiphase.measures.stats import Contrast
 from antiphase.paper.catalog import studies
 from antiphase.paper.claims import verdicts
 from antiphase.paper.contrasts import Side, alike, success, tellers
@@ -13,15 +14,15 @@ from antiphase.paper.grid import Setting
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Audited, Train, ordered
 from antiphase.paper.study import Found
-from antiphase.paper.verdict_rule import Finding, decide
+from antiphase.paper.verdict_rule import decide, place_of
 
 # ------------------------------------------------------------------------------------------------- the rule
 
-ENOUGH = {"seeds": 3, "right": 200, "accuracy": 0.5}
+ENOUGH = {"seeds": 3, "correct": 200, "accuracy": 0.5}
 
 
 def finding(low, high, **other):
-    return Finding(name="c", value=(low + high) / 2, interval=(low, high), **{**ENOUGH, **other})
+    return Contrast(name="c", value=(low + high) / 2, interval=(low, high), **{**ENOUGH, **other})
 
 
 UP, DOWN, TINY, OPEN = finding(0.02, 0.1), finding(-0.1, -0.02), finding(-0.008, 0.009), finding(-0.02, 0.1)
@@ -37,9 +38,9 @@ RULE = [
     ([UP, finding(0.02, 0.1, accuracy=0.39)], "inconclusive", "undertrained"),
     ([finding(-0.1, -0.02, accuracy=0.39)], "inconclusive", "undertrained"),
     ([UP, finding(0.02, 0.1, seeds=2)], "no verdict", "2 seeds, 3 are needed"),
-    ([UP, finding(0.02, 0.1, right=199)], "no verdict", "199 correctly classified"),
-    ([UP, Finding(name="c", missing="no row of X")], "not tested here", "no row of X"),
-    ([DOWN, Finding(name="c", missing="no row of X")], "not supported", ""),
+    ([UP, finding(0.02, 0.1, correct=199)], "no verdict", "199 correctly classified"),
+    ([UP, Contrast(name="c", missing="no row of X")], "not tested here", "no row of X"),
+    ([DOWN, Contrast(name="c", missing="no row of X")], "not supported", ""),
     ([finding(0.02, 0.1, surrogate=True)], "not tested here", "surrogates"),
     ([finding(-0.1, -0.02, surrogate=True)], "not tested here", "surrogates"),
     ([], "not tested here", ""),
@@ -59,7 +60,7 @@ def test_a_scale_for_tests_never_decides():
 
 
 def test_an_interval_that_touches_zero_is_open():
-    assert [finding(*i).place for i in ((0.0, 0.1), (1e-9, 0.1), (-0.1, 0.0), (-0.1, -1e-9))] == [
+    assert [place_of(finding(*i)) for i in ((0.0, 0.1), (1e-9, 0.1), (-0.1, 0.0), (-0.1, -1e-9))] == [
         "open",
         "towards",
         "open",

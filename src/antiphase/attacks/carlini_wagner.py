@@ -19,11 +19,7 @@ if TYPE_CHECKING:
     from antiphase.attacks.engine import Job
 
 BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
-
-
 C_MAX = 1e10
-
-
 EDGE = 0.99  # of the tanh's range: at its very end it is flat, and a black or white pixel could never leave
 
 

@@ -19,8 +19,6 @@ from antiphase.attacks.config import Attack
 from antiphase.models.fast_path import lean
 
 Compile = Literal["auto", "never", "always"]
-
-
 REPAID = 2e13  # operations of all forwards; docs/log.md, 2026-11-16, has the measurements behind it
 
 

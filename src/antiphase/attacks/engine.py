@@ -187,8 +187,6 @@ class Job:
 
 
 Protocol = Literal["fast", "paper"]
-
-
 Callback = Callable[[nn.Module, Tensor, Tensor], Tensor]  # any attack of somebody else's: (model, x, y) -> x_adv
 
 

@@ -34,8 +34,6 @@ class Nearest:
 
 
 ROUNDINGS = 100  # of float32 or float64: what two ways through a deep model may differ by
-
-
 N = TypeVar("N", bound=Nearest)
 
 

@@ -136,8 +136,6 @@ def _norm(delta: Tensor, dims: tuple[int, ...]) -> Tensor:
 
 
 HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # queries after which squares have half the area
-
-
 QUERY_BITS = 20  # an id and a query make one stream
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 
 Key = tuple[int | str, ...]
-
-
 Shape = tuple[int, ...]  # (C, H, W)
 
 

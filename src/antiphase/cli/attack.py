@@ -26,20 +26,10 @@ EXAMPLES = """\
   antiphase attack runs/diffvit --attack minimal-l2 --images 64 --out runs/diffvit-l2
   antiphase attack runs/diffvit --attack cw --searches 5 --steps 100 --confidence 1 --save
   antiphase attack runs/c10 --scale cpu --eps 1/255,2/255 --save --eight-bit --json"""
-
-
 Kind = Literal["pgd", "fgsm", "apgd", "fab", "square", "autoattack", "cw", "ddn", "fmn", "minimal-l2"]
-
-
 Loss = Literal["ce", "margin", "dlr", "cosine", "dlr-targeted"]
-
-
 Make = Callable[..., Attack]
-
-
 AIM = ("label", "target")
-
-
 RECIPES: dict[str, tuple[Make, tuple[str, ...]]] = {  # what makes an attack of a budget, and the flags that it knows
     "pgd": (PGD, ("steps", "step_size", "runs", "loss", *AIM)),
     "fgsm": (fgsm, ("loss", "label")),
@@ -62,8 +52,6 @@ MINIMAL: dict[str, tuple[Make, tuple[str, ...]]] = {  # the same of those that s
     "fmn": (FMN, ("steps", "gamma", *AIM)),
     "minimal-l2": (_minimal_l2, ("searches", "steps", *AIM)),
 }
-
-
 KNOBS = dict.fromkeys(name for _, known in (RECIPES | MINIMAL).values() for name in known)
 
 

@@ -16,8 +16,6 @@ from antiphase.training.config import TrainConfig
 EXAMPLES = """\
   antiphase demo
   antiphase demo --out runs/again --seed 1"""
-
-
 GRID = tuple(Budget(f"{e}/255") for e in (2, 4, 8, 12, 16, 24, 32, 48))
 
 

@@ -17,8 +17,6 @@ from antiphase.scales import SCALES, ScaleName
 EXAMPLES = """\
   antiphase look runs/vit runs/diffvit
   antiphase look runs/vit runs/diffvit --eps 4/255,8/255,16/255 --images 12"""
-
-
 IMAGES = 8
 
 

@@ -14,23 +14,11 @@ from antiphase.files import require_folder, require_run
 from antiphase.scales import SCALES, ScaleName
 
 MEASURES = ("lipschitz", "alignment", "cancellation", "lambda", "correlation")
-
-
 OF_TWO = ("alignment", "lambda")  # these need a model with two branches
-
-
 OF_PAIRS = ("cancellation", "correlation")  # and these at least two heads
-
-
 LEVELS = ("maps", "branch", "block")
-
-
 PAPER_EPS = Budget("8/255")
-
-
 ESTIMATORS = ("sample", "power", "ascent")
-
-
 EXAMPLES = """\
   antiphase measure runs/diffvit
   antiphase measure runs/diffvit --measures cancellation,correlation --eps 4/255

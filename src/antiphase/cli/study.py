@@ -32,8 +32,6 @@ ACTIONS = {
     "verdicts": "every claim, decided by the ledger",
     "export": "all rows and tables into --out",
 }
-
-
 EXAMPLES = """\
   antiphase study list
   antiphase study show table1 --scale cpu

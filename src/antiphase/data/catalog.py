@@ -65,11 +65,7 @@ CATALOG: dict[str, Entry] = {
     "aircraft": Entry(("fgvc-aircraft-2013b",), size=224, reader="downstream:load_aircraft", splits=TRAIN_VAL_TEST),
     "food101": Entry(("food-101",), size=224, reader="downstream:load_food101"),
 }
-
-
 MMVP = Entry(("MMVP_VLM", "mmvp_vlm", "MMVP_VLM-*", "mmvp"), size=224, splits=TEST)  # statements, no classes
-
-
 FOLDER_SIZE = 64  # side of images from a folder of the user's own, unless --image-size says otherwise
 
 

@@ -34,8 +34,6 @@ BROKEN = (  # what PIL raises for files that are no whole images, or absurdly la
     struct.error,
     zlib.error,
 )
-
-
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".ppm", ".tif", ".tiff"}
 
 

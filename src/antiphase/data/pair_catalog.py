@@ -22,8 +22,6 @@ PAIR_CATALOG: dict[str, Entry] = {
     "flickr30k": Entry(("flickr30k", "Flickr30k", "flickr30k-*"), size=224),
     "coco": Entry(("coco", "coco2017", "coco-*"), size=224),
 }
-
-
 SPLITS = ("train", "val", "test", "all")
 
 

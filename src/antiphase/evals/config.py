@@ -12,14 +12,8 @@ from antiphase.data.catalog import CATALOG, MMVP, entry_of, find_folder
 from antiphase.data.pair_catalog import PAIR_CATALOG, is_captioned
 
 Task = Literal["zero-shot", "probe", "few-shot", "retrieval", "pairs"]
-
-
 TASKS: tuple[Task, ...] = ("zero-shot", "probe", "few-shot", "retrieval", "pairs")
-
-
 NEED_TEXT: tuple[Task, ...] = ("zero-shot", "retrieval", "pairs")
-
-
 GROUPS = {  # with the mean over the group, where all of it was evaluated
     "downstream": (
         "caltech101",
@@ -35,11 +29,7 @@ GROUPS = {  # with the mean over the group, where all of it was evaluated
     "captions": ("flickr30k", "flickr8k", "coco"),
     "ood": ("imagenet-v2", "imagenet-a", "imagenet-r", "imagenet-sketch"),
 }
-
-
 MEAN_PER_CLASS = ("caltech101", "pets", "flowers", "aircraft")  # whose probes are scored so (El Banani, Kornblith)
-
-
 PAIRS = "mmvp"
 
 

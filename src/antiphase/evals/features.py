@@ -30,11 +30,7 @@ from antiphase.models.run import Run
 from antiphase.runtime import frozen
 
 FORMAT = 1  # raised when the same model would say something else of the same data
-
-
 PART = 2048  # examples of a file
-
-
 BATCH = 64  # examples at a time
 
 

@@ -15,8 +15,6 @@ from antiphase.evals.config import EvalConfig
 from antiphase.evals.rows import Row
 
 Features = NDArray[np.float32]
-
-
 Labels = NDArray[np.int64]
 
 

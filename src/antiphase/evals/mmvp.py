@@ -11,8 +11,6 @@ from torch import Tensor
 from antiphase.evals.rows import Row, mean, share
 
 TEMPLATE = "a photo of {}"  # in front of every statement, as the authors' script has it
-
-
 CHANCE = 0.25
 
 

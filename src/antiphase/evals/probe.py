@@ -17,14 +17,8 @@ from antiphase.evals.config import EvalConfig
 from antiphase.evals.rows import Row, class_mean, per_class, share
 
 LOWEST, HIGHEST = -6, 6  # exponents of C, as CLIP sweeps it
-
-
 HELD_OUT = 0.2  # of the training images of each class, where no validation split is published
-
-
 WORTH_SHARING = 10**9  # multiplications
-
-
 Labels = NDArray[np.int64]
 
 

@@ -35,8 +35,6 @@ _TABLE_2 = {
     ("text retrieval R@5", "CC12M", "CLIP"): "76.8 77.7 53.8 69.4",
     ("text retrieval R@5", "CC12M", "DiffCLIP"): "77.4 77.4 55.5 70.1",
 }
-
-
 _SINGLE = {
     ("zero-shot", "imagenet", "CC3M", "CLIP"): 13.6,
     ("zero-shot", "imagenet", "CC3M", "DiffCLIP"): 14.4,
@@ -72,8 +70,6 @@ _GAINS = {
     ("zero-shot", "ood", "CC12M", "DiffCLIP-star"): 1.3,
     ("zero-shot", "ood", "CC12M", "DiffCLIP-dagger"): 2.3,
 }
-
-
 Key = tuple[str, str, str, str]  # row, data set or group, pretraining, model
 
 

@@ -37,8 +37,6 @@ READINGS = {
     "R7": "R1 for the class token's row alone",
     "R8": "Jacobians of A1 and A2 with respect to the layer's own input (closed form), per head",
 }
-
-
 DEGENERATE = ("D1", "D2")  # A.sum(), and loss gradients with respect to the maps: looked at, then refused
 
 

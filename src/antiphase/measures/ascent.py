@@ -17,11 +17,7 @@ from antiphase.data.imageset import Batch
 from antiphase.models.taps import attention_layers, explicit
 
 Objective = Callable[[Tensor], Tensor]  # pixels (B, C, H, W) -> (B,)
-
-
 STEPS = 10
-
-
 DIRECTIONS = 4
 
 

@@ -16,11 +16,7 @@ import numpy as np
 from scipy.stats import permutation_test, rankdata
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-
-
 REPLICATES = 2_000
-
-
 Statistic = Callable[..., Array]  # arrays (R, S), one an arm -> (R, S)
 
 

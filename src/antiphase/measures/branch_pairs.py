@@ -23,8 +23,6 @@ from antiphase.models.taps import Record, look
 from antiphase.runtime import frozen
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-
-
 DEAD = 1e-8  # a squared norm this far below the median is no reaction: 1e-4 of the typical norm
 
 
@@ -218,11 +216,7 @@ def _finite(value: float) -> float | None:
 
 # branches: A1 and A2 of each head. shuffled: A1 of a head and A2 of the next. pseudo: heads 2i and 2i+1 of a softmax layer
 Coupling = Literal["branches", "shuffled", "pseudo"]
-
-
 PSEUDO_LAMBDA = 0.8  # what a softmax layer's pairs are weighed with: the usual lambda_init
-
-
 Coupled = dict[str, tuple[Tensor, Tensor, float]]  # layer -> first map, second map: (B, h, N, M) each, and lambda
 
 

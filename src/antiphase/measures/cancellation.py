@@ -29,20 +29,10 @@ from antiphase.models.taps import Record, check_finite, look
 from antiphase.runtime import at_rest
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-
-
 Level = Literal["maps", "values", "held"]
-
-
 Pair = tuple[Tensor, Tensor, float]  # first, second: (B, h, ...) each, and lambda
-
-
 Pairs = dict[tuple[Level, str], Pair]  # (level, layer) -> what is held against each other
-
-
 CHEAPER = "noise and fgsm without pgd and scrambled"
-
-
 REMEDY = {
     "branches": ': coupling="pseudo" holds pairs of its heads against each other',
     "shuffled": ': coupling="branches" needs one head only',

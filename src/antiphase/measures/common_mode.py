@@ -15,8 +15,6 @@ from antiphase.measures.perturbations import PERTURBATIONS
 from antiphase.measures.stats import holm, log_of, mean_interval, paired, sign_of
 
 MATCHED = 0.05  # two perturbations whose mean l2 differ by less than this share are of equal size in l2, too
-
-
 SAYS = {
     "cos": {1: "common-mode", -1: "opposed", None: "undecided"},
     "log_cmrr": {1: "cancelled", -1: "amplified", None: "undecided"},

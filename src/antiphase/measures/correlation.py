@@ -31,14 +31,8 @@ from antiphase.models.taps import Record
 from antiphase.runtime import at_rest
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-
-
 SHORTEST = 4  # tokens of a row that still says something about correlation
-
-
 FLAT = 1e-6  # a row whose deviation from its mean is this small a share of its size is uniform: it has no correlation
-
-
 MEANING = {
     "pearson": "correlation of the rows of A1 and A2",
     "cosine": "cosine of the rows of A1 and A2",

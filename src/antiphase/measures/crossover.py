@@ -14,8 +14,6 @@ import numpy as np
 from antiphase.measures.bootstrap import Arm, difference, replicates
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-
-
 LEVEL = 0.90
 
 

@@ -11,8 +11,6 @@ from antiphase.attacks.engine import AttackResult
 from antiphase.measures.stats import Array, mean_interval, quantile_interval, rate
 
 QUANTILES = {"median": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
-
-
 POINTS = 50  # of the curve, beside zero
 
 

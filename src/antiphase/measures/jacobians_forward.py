@@ -26,17 +26,9 @@ from antiphase.models.taps import Record, check_finite, look
 from antiphase.runtime import at_rest
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-
-
 Readout = Callable[[Record], dict[str, tuple[Tensor, ...]]]  # layer -> T maps of equal shape, (B, h, ...)
-
-
 PAPER_EPS = 8 / 255
-
-
 ROOM = 500_000  # pixels times probes in one pass
-
-
 UNITS = 8  # unit vectors in one pass
 
 

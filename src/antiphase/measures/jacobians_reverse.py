@@ -22,11 +22,7 @@ from antiphase.measures.perturbations import points
 from antiphase.models.taps import Record, check_finite, explicit
 
 Scalar = Callable[[Tensor, Tensor], Tensor]  # a map (B, h, N, M) and its values (B, h, M, e) -> (B, h)
-
-
 Moments = dict[str, list[Tensor]]  # layer -> n1, n2, ip: (B, h) each
-
-
 DEAF = 1e-4  # a gradient this far below that of a random projection is rounding noise
 
 

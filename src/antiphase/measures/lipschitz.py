@@ -23,8 +23,6 @@ from antiphase.models.taps import Enough, attention_layers, blocks, explicit, lo
 from antiphase.runtime import at_rest
 
 Level = Literal["maps", "branch", "block"]
-
-
 LEVELS: dict[Level, str] = {
     "maps": "map A1 - lambda A2, all heads",
     "branch": "output of the attention layer",
@@ -191,8 +189,6 @@ def size_of(a: Tensor, layer: str) -> Tensor:
 
 
 ROUNDING = 1e-4  # relative: what batches of another size may differ by in float32
-
-
 STEPS = 30
 
 

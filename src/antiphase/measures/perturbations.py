@@ -32,14 +32,8 @@ from antiphase.config import InputError
 from antiphase.data.imageset import Batch
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-
-
 Make = Callable[[nn.Module, Batch, float, int], Tensor]  # (classifier, batch, eps, seed) -> pixels (B, C, H, W)
-
-
 Kind = Literal["noise", "attack", "corruption"]
-
-
 PGD_STEPS = 20
 
 
@@ -157,11 +151,7 @@ PERTURBATIONS: Mapping[str, Perturbation] = MappingProxyType(
         "jpeg25": Perturbation("corruption", "quality 25", _jpeg_of(25)),
     }
 )
-
-
 EQUAL_SIZE = ("uniform", "sign", "gaussian", "scrambled", "fgsm", "pgd")  # of a given eps
-
-
 CORRUPTIONS = ("gaussian8", "gaussian16", "gaussian32", "blur", "jpeg50", "jpeg25")
 
 

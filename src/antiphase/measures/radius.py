@@ -24,17 +24,9 @@ from antiphase.measures.power_iteration import sigma_max
 from antiphase.models.taps import explicit
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-
-
 LABEL = "estimate, not a certificate"
-
-
 NEAREST = 10  # competitors whose boundary is looked at
-
-
 LINF = tuple(2.0 ** (k / 2) / 255 for k in range(-8, 9))  # a distance is known to a factor of sqrt2
-
-
 L2S = tuple(0.01 * 2.0 ** (k / 2) for k in range(17))
 
 

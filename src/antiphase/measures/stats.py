@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,11 +95,7 @@ def mean_of(parts: Sequence[tuple[float, tuple[float, float]]]) -> tuple[float, 
 
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-
-
 ALL_ORDERS = 7  # up to here every permutation is looked at: 5,040
-
-
 DRAWN = 10_000  # beyond, this many of them
 
 
@@ -196,3 +192,36 @@ def spearman(x: Array, y: Array) -> dict[str, Any] | None:
         hits = sum(abs(a @ draw.permutation(b)) >= abs(rho) - 1e-12 for _ in range(DRAWN))
         p = (1 + hits) / (1 + DRAWN)
     return {"rho": rho, "p": p, "n": len(a)}
+
+
+# ------------------------------------------------------------------------------------------------- contrasts, verdicts
+
+Unit = Literal["%", "points", ""]  # a share, a difference of shares, any other number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrast:
+    """One difference that a verdict rests on, signed so that the statement says "above 0", with all it rests on."""
+
+    name: str
+    value: float | None = None  # as measured: a share of 0.05 is 0.05, whatever its unit
+    interval: tuple[float, float] | None = None  # 95 %
+    unit: Unit = "points"
+    n: int = 0  # images of each seed
+    seeds: int = 0
+    correct: int = 0  # fewest correctly classified images of any model and seed in it
+    accuracy: float | None = None  # lowest test accuracy of the depth-1 models by which its own are judged
+    missing: str | None = None  # what it lacks; then it has no value
+    surrogate: bool = False  # of small models that stand in for published ones
+    threshold: bool = False  # how far something lies above a threshold, and no effect
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What the numbers say of a statement: the outcome in a fixed word or two, and why in a sentence."""
+
+    outcome: str
+    why: str
+    claim: str = ""  # short name of the statement: K1, Theorem 3
+    statement: str = ""  # in words
+    contrasts: tuple[Contrast, ...] = ()

@@ -27,8 +27,6 @@ from antiphase.models.attention import Branches, DifferentialAttention, Heads, b
 from antiphase.models.foreign_layers import Called, hugging_call, layout_of, parts_of, torch_mask
 
 Adapter = Callable[..., Heads]  # (module, *args, **kwargs of its forward) -> Heads
-
-
 ADAPTERS: dict[type[nn.Module], Adapter] = {}
 
 

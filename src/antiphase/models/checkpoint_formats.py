@@ -25,11 +25,7 @@ from antiphase.models.clip_config import CLIPConfig, TextConfig, VisionConfig
 from antiphase.models.config import Attention, Differential, Softmax
 
 Tensors = dict[str, Tensor]
-
-
 VISION, TEXT = "visual.blocks", "transformer.resblocks"  # what the authors call the two towers
-
-
 SAFE: list[Any] = [  # what their training script saves beside tensors: its arguments, numbers of NumPy
     argparse.Namespace,
     np.dtype,
@@ -157,11 +153,7 @@ OUTSIDE = {
     "text.projection": "text_projection",
     "visual.model.projection": "image_projection",
 }
-
-
 BLOCKS: Mapping[str, str] = {"visual.model.vit.blocks": VISION, "text.blocks": TEXT}
-
-
 IN_TEXT = {"norm1": "ln_1", "norm2": "ln_2", "mlp.fc1": "mlp.c_fc", "mlp.fc2": "mlp.c_proj"}
 
 

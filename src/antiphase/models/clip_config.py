@@ -13,11 +13,7 @@ from antiphase.config import InputError, check_fields
 from antiphase.models.config import Attention, Differential, Schedule, Softmax, Tower
 
 TokenizerName = Literal["clip", "bytes"]
-
-
 VOCABULARIES: dict[TokenizerName, int] = {"clip": 49408, "bytes": 259}  # bytes: 256 of them, padding, start, end
-
-
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -132,8 +128,6 @@ PRESETS = {
         joint=1024,
     ),
 }
-
-
 VARIANTS: dict[str, tuple[Attention, Attention]] = {  # attention of the vision and of the text tower
     "CLIP": (Softmax(), Softmax()),
     "DiffCLIP": (Differential(), Differential()),

@@ -16,8 +16,6 @@ from antiphase.models.config import Differential
 from antiphase.models.run import Run, save_checkpoint
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")  # owner/name
-
-
 HUB_FILE = "checkpoint_best.pt"  # what the DiffCLIP authors call it
 
 

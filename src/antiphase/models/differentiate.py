@@ -34,14 +34,10 @@ PAIRED = (
     "v: values of heads 2i and 2i+1 side by side are the values of head i; "
     "out: as it was, its columns meet the same rows of v"
 )
-
-
 REGROUPED = (
     "q, k, v: rows in their order, cut anew into maps of another width, so softmax heads do not pair; "
     "out: as it was, its columns meet the same rows of v"
 )
-
-
 NOT_CARRIED = "nothing: q, k, v and out begin anew"
 
 

@@ -58,11 +58,7 @@ class Layout:
 
 
 _BERT = Layout(("query", "key", "value"), None, "output.dense")
-
-
 _CLIP = Layout(("q_proj", "k_proj", "v_proj"), "out_proj")
-
-
 HUGGING = {
     "AlignTextSelfAttention": _BERT,
     "BertSelfAttention": _BERT,

@@ -202,8 +202,6 @@ class Run:
 
 
 Cell = dict[str, Any]
-
-
 FORMAT = 3  # raised when a cell of the same question would come out differently
 
 

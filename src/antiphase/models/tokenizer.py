@@ -16,11 +16,7 @@ from antiphase.config import InputError
 from antiphase.models.clip_config import VOCABULARIES, TextConfig, TokenizerName
 
 START, END = 49406, 49407  # of CLIP's vocabulary
-
-
 PADDING = 0
-
-
 Truncate = Literal["openai", "slip", "never"]
 
 

@@ -20,8 +20,6 @@ from antiphase.models.clip import CLIP
 from antiphase.models.tokenizer import tokenize
 
 TEXTS = 64  # encoded at a time
-
-
 OPENAI_MEAN, OPENAI_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
+from antiphase.measures.stats import Contrast, Verdict
 from antiphase.paper.grid import Setting
-from antiphase.paper.study import Contrast, Found, Missing, Study
-from antiphase.paper.verdict_rule import Finding, Verdict, decide
+from antiphase.paper.study import Found, Missing, Prediction, Study
+from antiphase.paper.verdict_rule import decide, place_of
 
 CLAIMS = {
     "K1": "a depth-1 DiffViT is easier to fool than its ViT at every budget and patch width",
@@ -38,9 +39,9 @@ CLAIMS = {
 }
 
 
-def contrasts_of(studies: Iterable[Study], setting: Setting) -> dict[str, list[Contrast]]:
+def contrasts_of(studies: Iterable[Study], setting: Setting) -> dict[str, list[Prediction]]:
     """Every claim with the contrasts that all studies list for it."""
-    found: dict[str, list[Contrast]] = {claim: [] for claim in CLAIMS}
+    found: dict[str, list[Prediction]] = {claim: [] for claim in CLAIMS}
     for study in studies:
         for contrast in study.contrasts(setting):
             found[contrast.claim].append(contrast)
@@ -52,12 +53,12 @@ def verdicts(studies: Iterable[Study], setting: Setting, found: Found) -> list[d
     return [_judged(claim, listed, setting, found) for claim, listed in contrasts_of(studies, setting).items()]
 
 
-def _judged(claim: str, listed: list[Contrast], setting: Setting, found: Found) -> dict[str, Any]:
+def _judged(claim: str, listed: list[Prediction], setting: Setting, found: Found) -> dict[str, Any]:
     floor = setting.s.accuracy_floor
     measured = [(contrast, _found(contrast, setting, found)) for contrast in listed]
     readings = list(dict.fromkeys(contrast.reading for contrast in listed))
 
-    def of(reading: str, part: str | None = None) -> list[Finding]:
+    def of(reading: str, part: str | None = None) -> list[Contrast]:
         return [f for c, f in measured if c.reading == reading and part in (None, c.part)]
 
     first = readings[0] if readings else ""
@@ -74,15 +75,15 @@ def _judged(claim: str, listed: list[Contrast], setting: Setting, found: Found) 
             {
                 "part": contrast.part,
                 "reading": contrast.reading,
-                **asdict(finding),
-                "place": finding.place,
+                **_flat(finding),
+                "place": place_of(finding),
             }
             for contrast, finding in measured
         ],
     }
 
 
-def _found(contrast: Contrast, setting: Setting, found: Found) -> Finding:
+def _found(contrast: Prediction, setting: Setting, found: Found) -> Contrast:
     """With the lowest test accuracy of its witnesses."""
     finding = contrast.finding(found)
     try:
@@ -90,6 +91,11 @@ def _found(contrast: Contrast, setting: Setting, found: Found) -> Finding:
     except Missing as gap:
         return replace(finding, missing=finding.missing or f"no row of {gap}")
     return replace(finding, accuracy=min(reached, default=None))
+
+
+def _flat(contrast: Contrast) -> dict[str, Any]:
+    flat = asdict(contrast)
+    return {"right" if name == "correct" else name: value for name, value in flat.items()}
 
 
 def _plain(verdict: Verdict) -> dict[str, str]:

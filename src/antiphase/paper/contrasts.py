@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from antiphase.measures.bootstrap import Arm, Array, Statistic, first, interval
+from antiphase.measures.stats import Contrast
 from antiphase.paper.questions import Attacked, Audited, Model, OfImages, Predicted
-from antiphase.paper.study import SURROGATE, Answer, Contrast, Found, Line, Missing, Unit
-from antiphase.paper.verdict_rule import Finding
+from antiphase.paper.study import SURROGATE, Answer, Found, Line, Missing, Prediction, Unit
 
 Values = Callable[[Answer], tuple[Array, Array]]  # (n,) tops and bottoms of a ratio of sums
 
@@ -78,8 +78,6 @@ def _right(answer: Answer) -> Array:
 
 # ------------------------------------------------------------------------------------------------- values of an attack
 ALIKE = 0.02  # what `about equal` is taken to mean: within two points
-
-
 ASR = ("asr_change", "asr_correct")  # the paper's reading first
 
 
@@ -147,32 +145,32 @@ def contrast(
     statistic: Statistic = first,
     *,
     threshold: bool = False,
-) -> Contrast:
+) -> Prediction:
     """A statistic of the sides that the claim says is above 0; `threshold` where it is a distance to one, and no effect."""
     asked = [cell for side in sides for one in side.cells for cell in (one, *tellers(one))]
     models = [model for side in sides for model in side.models]
 
-    def finding(found: Found) -> Finding:
+    def finding(found: Found) -> Contrast:
         try:
             arms = [side.arm(found) for side in sides]
             right = min(side.right(found) for side in sides)
         except Missing as gap:
-            return Finding(name=name, missing=f"no row of {gap}")
-        return Finding(
+            return Contrast(name=name, missing=f"no row of {gap}")
+        return Contrast(
             name=name,
             **pair(interval(arms, statistic)),
             seeds=min(len(side.cells) for side in sides),
             n=max(arm.top.shape[1] for arm in arms),
-            right=right,
+            correct=right,
             surrogate=any(side.surrogate for side in sides),
             threshold=threshold,
         )
 
     cells = tuple(dict.fromkeys([*asked, *models]))
-    return Contrast(claim=claim, name=name, part=part, reading=reading, finding=finding, cells=cells)
+    return Prediction(claim=claim, name=name, part=part, reading=reading, finding=finding, cells=cells)
 
 
-def alike(claim: str, what: str, part: str, reading: str, sides: Sequence[Side]) -> list[Contrast]:
+def alike(claim: str, what: str, part: str, reading: str, sides: Sequence[Side]) -> list[Prediction]:
     """The mean difference of two sides lies within two points of zero, on either side."""
 
     def not_above(a: Array, b: Array) -> Array:

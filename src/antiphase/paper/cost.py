@@ -33,14 +33,8 @@ from antiphase.paper.questions import (
 )
 
 SECONDS = 1.5e-11  # an operation, on two AVX2 cores of their own; until a finished cell says better
-
-
 SPENT = {"AutoAttack": 0.16}  # of the worst case: measured at 1/255 on a depth-1 DiffViT
-
-
 STEP = 3  # forwards that a forward with its backward costs
-
-
 FULL = {  # images of the train and test split, where all of them are used
     "digits": (1_437, 360),
     "cifar10": (50_000, 10_000),

@@ -59,8 +59,6 @@ from antiphase.training.clip_task import of_words, train_clip
 from antiphase.training.loop import Interrupted, train
 
 Answer = dict[str, Any]
-
-
 ABOUT = (
     "model",
     "run",

@@ -34,17 +34,9 @@ from antiphase.scales import SCALES, Scale, ScaleName
 from antiphase.training.config import ContrastiveConfig, TrainConfig
 
 Init = Literal["official", "matched"]
-
-
 OutScale = Literal["official", "fixed", "none"]
-
-
 CLIP_IMAGES = 1_000  # that a CLIP is attacked on where a scale takes all of a test set
-
-
 PAPER_PAIRS = "cc12m"  # what DiffCLIP was trained on: a folder of shards
-
-
 PAPER_EPOCHS = {"cifar100": 300}  # at the paper scale, where it is not the scale's own number
 
 
@@ -223,8 +215,6 @@ class Setting:
 
 
 VIT_NAMES = ("ViT", "DiffViT")
-
-
 AskVit = Callable[[Train], OfImages]
 
 
@@ -308,8 +298,6 @@ def accuracies(setting: Setting, found: Found) -> list[Line]:
 
 
 CLIP_NAMES = ("CLIP", "DiffCLIP")
-
-
 AskClip = Callable[[Model, Images], OfImages]
 
 

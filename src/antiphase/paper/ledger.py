@@ -24,8 +24,6 @@ from antiphase.config import InputError, to_plain
 from antiphase.paper.questions import Cell, agrees
 
 Row = dict[str, Any]
-
-
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 

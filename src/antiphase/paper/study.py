@@ -6,22 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from antiphase.measures.stats import Contrast
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Cell, Train, ordered
-from antiphase.paper.verdict_rule import Finding
 
 if TYPE_CHECKING:
     from antiphase.paper.grid import Setting
 
 Answer = dict[str, Any]
-
-
 Unit = Literal["%", "points", ""]  # of a rate, of a difference of rates, of another number
-
-
 SURROGATE = "surrogate"  # a small model trained here in place of a published one; it never decides a claim
-
-
 FIGURE_ONLY = "figure only"  # the paper draws it and prints no number
 
 
@@ -66,14 +60,14 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contrast:
+class Prediction:
     """What a claim says, as a number that it says is above 0; listed before any run."""
 
     claim: str
     name: str
     part: str  # what the claim is tested on
     reading: str  # the first reading of a claim is the one that decides
-    finding: Callable[[Found], Finding]
+    finding: Callable[[Found], Contrast]
     cells: tuple[Cell, ...] = ()
 
     def witnesses(self, setting: Setting) -> list[Train]:
@@ -81,7 +75,7 @@ class Contrast:
         return list(dict.fromkeys(setting.witness(cell) for cell in self.cells if isinstance(cell, Train)))
 
 
-def nothing(_: Setting) -> list[Contrast]:
+def nothing(_: Setting) -> list[Prediction]:
     return []
 
 
@@ -92,7 +86,7 @@ class Study:
     question: str
     cells: Callable[[Setting], Sequence[Cell]]
     lines: Callable[[Setting, Found], Sequence[Line]]
-    contrasts: Callable[[Setting], list[Contrast]] = nothing
+    contrasts: Callable[[Setting], list[Prediction]] = nothing
     minutes: float  # of two cores at the cpu scale, on an empty ledger: processor time, halved
     priced: bool = False  # from one seed of three; else every cell was run
     clip: bool = False  # takes --clip and --diffclip, and trains surrogates without them

@@ -13,95 +13,70 @@ contrast that is the distance to a threshold (saturated: above 95 %) is no effec
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from antiphase.measures.stats import Contrast, Verdict
+
 POINT = 0.01
-
-
 SEEDS = 3
-
-
-RIGHT = 200
-
-
+CORRECT = 200
 Place = Literal["towards", "opposite", "negligible", "open"]
-
-
 Outcome = Literal["supported", "not supported", "inconclusive", "not tested here", "no verdict"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One contrast as it came out, and what it rests on."""
-
-    name: str
-    value: float | None = None
-    interval: tuple[float, float] | None = None
-    seeds: int = 0
-    n: int = 0  # images of each seed
-    right: int = 0  # fewest correctly classified images of any model and seed in it
-    accuracy: float | None = None  # lowest test accuracy of the depth-1 models by which its own are judged
-    missing: str | None = None  # what it lacks; then it has no value
-    surrogate: bool = False
-    threshold: bool = False  # how far something lies above a threshold, and no effect
-
-    @property
-    def place(self) -> Place | None:
-        """Where its interval lies, seen from the claim; None where there is none."""
-        if self.interval is None:
-            return None
-        low, high = self.interval
-        if high < 0:
-            return "opposite"
-        if not self.threshold and low >= -POINT and high <= POINT:
-            return "negligible"
-        return "towards" if low > 0 else "open"
+def place_of(contrast: Contrast) -> Place | None:
+    """Where the interval of a contrast lies, seen from the claim; None where there is none."""
+    if contrast.interval is None:
+        return None
+    low, high = contrast.interval
+    if high < 0:
+        return "opposite"
+    if not contrast.threshold and low >= -POINT and high <= POINT:
+        return "negligible"
+    return "towards" if low > 0 else "open"
 
 
-@dataclass(frozen=True)
-class Verdict:
-    outcome: Outcome
-    why: str
+def _verdict(outcome: Outcome, why: str) -> Verdict:
+    return Verdict(outcome=outcome, why=why)
 
 
-def unfit(finding: Finding, floor: float) -> Verdict | None:
+def unfit(contrast: Contrast, floor: float) -> Verdict | None:
     """Why a contrast cannot decide anything, if so."""
-    if finding.missing is not None:
-        return Verdict("not tested here", finding.missing)
-    if finding.surrogate:
-        return Verdict("not tested here", "only small surrogates were looked at: give --clip and --diffclip")
-    if finding.seeds < SEEDS:
-        return Verdict("no verdict", f"{finding.seeds} seeds, {SEEDS} are needed")
-    if finding.right < RIGHT:
-        return Verdict("no verdict", f"{finding.right} correctly classified images, {RIGHT} are needed")
-    if finding.interval is None:
-        return Verdict("inconclusive", f"{finding.name} does not exist")
-    if finding.accuracy is not None and finding.accuracy < floor:
-        return Verdict(
-            "inconclusive", f"undertrained: {100 * finding.accuracy:.1f} % test accuracy, {100 * floor:.0f} % needed"
+    if contrast.missing is not None:
+        return _verdict("not tested here", contrast.missing)
+    if contrast.surrogate:
+        return _verdict("not tested here", "only small surrogates were looked at: give --clip and --diffclip")
+    if contrast.seeds < SEEDS:
+        return _verdict("no verdict", f"{contrast.seeds} seeds, {SEEDS} are needed")
+    if contrast.correct < CORRECT:
+        return _verdict("no verdict", f"{contrast.correct} correctly classified images, {CORRECT} are needed")
+    if contrast.interval is None:
+        return _verdict("inconclusive", f"{contrast.name} does not exist")
+    if contrast.accuracy is not None and contrast.accuracy < floor:
+        return _verdict(
+            "inconclusive", f"undertrained: {100 * contrast.accuracy:.1f} % test accuracy, {100 * floor:.0f} % needed"
         )
     return None
 
 
-def decide(findings: Sequence[Finding], floor: float | None) -> Verdict:
+def decide(contrasts: Sequence[Contrast], floor: float | None) -> Verdict:
     """The verdict on a claim from its contrasts at a scale with this accuracy floor; None: a scale for tests."""
     if floor is None:
-        return Verdict("no verdict", "this scale is for tests")
-    if not findings:
-        return Verdict("not tested here", "no contrast is listed at this scale")
-    reasons = [unfit(f, floor) for f in findings]
-    fit = [f for f, reason in zip(findings, reasons) if reason is None]
+        return _verdict("no verdict", "this scale is for tests")
+    if not contrasts:
+        return _verdict("not tested here", "no contrast is listed at this scale")
+    reasons = [unfit(f, floor) for f in contrasts]
+    fit = [f for f, reason in zip(contrasts, reasons) if reason is None]
     for found in fit:
-        if found.place in ("opposite", "negligible"):
-            how = "the other way round" if found.place == "opposite" else "no effect"
-            return Verdict("not supported", f"{found.name}: {how}")
+        if place_of(found) in ("opposite", "negligible"):
+            how = "the other way round" if place_of(found) == "opposite" else "no effect"
+            return _verdict("not supported", f"{found.name}: {how}")
     held_back = [reason for reason in reasons if reason is not None]
     for outcome in ("not tested here", "no verdict", "inconclusive"):
         whys = dict.fromkeys(reason.why for reason in held_back if reason.outcome == outcome)
         if whys:
-            return Verdict(outcome, "; ".join(whys))
-    undecided = [f.name for f in fit if f.place == "open"]
+            return _verdict(outcome, "; ".join(whys))
+    undecided = [f.name for f in fit if place_of(f) == "open"]
     if undecided:
-        return Verdict("inconclusive", f"{len(undecided)} of {len(fit)} contrasts undecided: {undecided[0]}")
-    return Verdict("supported", f"all {len(fit)} contrasts in its direction")
+        return _verdict("inconclusive", f"{len(undecided)} of {len(fit)} contrasts undecided: {undecided[0]}")
+    return _verdict("supported", f"all {len(fit)} contrasts in its direction")

@@ -17,8 +17,6 @@ from antiphase.config import Budget
 from antiphase.report.numbers import COLUMNS, columns_of, worth_noting
 
 Row = dict[str, Any]
-
-
 LATEX = str.maketrans({"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "<": "$<$", ">": "$>$", "λ": r"$\lambda$"})
 
 

@@ -8,14 +8,8 @@ from typing import Any
 from antiphase.config import Budget
 
 Cell = Mapping[str, Any]
-
-
 Look = tuple[str, Cell]  # name of the model, its cell
-
-
 ROOM = 20_000_000  # characters of packed maps on one page, of at most 25 MB
-
-
 NUMBERS = ("cos", "cos_se", "rho", "amplification", "energy", "angle")
 
 

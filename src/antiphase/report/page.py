@@ -22,8 +22,6 @@ from antiphase.report.page_parts import Figure, Page, Slot, Table
 from antiphase.report.sentences import MARKS, sentence
 
 LARGEST = 25_000_000  # bytes of a page that a browser on a small machine still opens
-
-
 LENS = ("lens_maps.js", "lens_draw.js", "lens_card.js", "lens.js")
 
 

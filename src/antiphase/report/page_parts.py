@@ -10,8 +10,6 @@ from typing import Any, Literal
 from antiphase.report.numbers import columns_of
 
 Status = Literal["supported", "not supported", "inconclusive", "not tested here", "no verdict"]
-
-
 Panel = Callable[[Any], None]  # draws on one pair of axes
 
 

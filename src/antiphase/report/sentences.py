@@ -10,8 +10,6 @@ from antiphase.report.numbers import percent, with_interval
 from antiphase.report.page_parts import Contrast, Status, Verdict
 
 Row = dict[str, Any]
-
-
 LEVEL = 0.05
 
 
@@ -152,11 +150,7 @@ MARKS: dict[Status, str] = {
     "not tested here": "○",
     "no verdict": "–",
 }
-
-
 WORDS = {"no verdict": "without a verdict"}
-
-
 STATUSES: tuple[Status, ...] = get_args(Status)
 
 

@@ -10,29 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 MODELS = ("#0b6aa8", "#c2490a", "#00795a", "#9a4f8f", "#8a6d00", "#4d5a68")  # light theme; at least 4.5 : 1 on white
-
-
 MODELS_DARK = ("#5cb3f0", "#ff8f4d", "#3fcf9f", "#e08fd0", "#e5c242", "#a9b4c0")
-
-
 MARKERS = ("o", "s", "^", "D", "v", "P")  # so that a figure can be read without any colour
-
-
 OTHERS = ("X", "*", "<", ">", "p", "h", "d", "8")  # of what is no model
-
-
 LINES = ("-", "--", "-.", ":", "-", "--")
-
-
 DIVERGING = ("#0a4a80", "#6aa5cf", "#f4f4f2", "#e09a66", "#8f3206")  # below zero, zero, above: as in the lens
-
-
 INK, SOFT, AXIS, GRID = "#20242a", "#565c66", "#8a8f98", "#e6e8eb"
-
-
 THEMED = {INK: "ink", SOFT: "soft", AXIS: "axis", GRID: "grid", **{c: f"m{i}" for i, c in enumerate(MODELS)}}
-
-
 STYLE = {
     "font.family": "sans-serif",
     "font.size": 11,

@@ -20,8 +20,6 @@ from antiphase.results.look import look_cell
 from antiphase.results.measure import alignment_cell, lambda_rows, lipschitz_cell, parameters
 
 Row = dict[str, Any]
-
-
 Pair = tuple[Run, Run]
 
 

@@ -32,14 +32,8 @@ from antiphase.results.measure import columns
 from antiphase.runtime import at_rest
 
 Array = NDArray[np.float64]
-
-
 LEVELS = 255
-
-
 ROOM = 12_000_000  # bytes of maps that one model may bring to a page, before they are deflated to about half
-
-
 WIDEST = 112  # pixels across which an image is shown; larger ones are shrunk
 
 
@@ -124,11 +118,7 @@ def shrunk(pixels: Array, side: int) -> Array:
 
 
 COARSE = 6  # patches a side below which a lens is no lens: then it takes fewer budgets
-
-
 TOP = 3  # classes named for each prediction
-
-
 STATISTICS = ("lambda", "cos", "cos_se", "rho", "amplification", "energy", "angle")
 
 

@@ -12,11 +12,7 @@ from antiphase.theory.evidence import Evidence, Noise
 from antiphase.theory.verdicts import NEEDS_BASE, Row, holds, median, postulated, share, worst
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-
-
 POWER = 0.01  # power iteration may fall short by so much, relative
-
-
 BOUNDARY = 1e-6  # two constants this near are taken for equal (Cor. 1)
 
 

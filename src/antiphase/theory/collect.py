@@ -108,14 +108,8 @@ def _combined_maps(record: Record) -> dict[str, Tensor]:
 
 
 POINTS = ("clean", "random", "pgd", "found")
-
-
 NOISE_DRAWS = 4
-
-
 ROUNDING = {torch.float32: 1e-4, torch.float64: 1e-10}  # relative, what an identity may miss by
-
-
 BATCH = 64
 
 

@@ -13,8 +13,6 @@ from antiphase.theory.evidence import Evidence, Point
 from antiphase.theory.verdicts import NEEDS_BASE, Row, happens, holds, identity, mean, median, share, worst
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-
-
 EDGE = 1e-6  # a ratio this near to 1 is neither above nor below it
 
 

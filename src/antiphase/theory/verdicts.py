@@ -11,14 +11,8 @@ from numpy.typing import NDArray
 from antiphase.measures.stats import mean_interval, rate
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-
-
 Flags = NDArray[np.bool_]
-
-
 Figures = dict[str, Any]  # a number, a text, or a rate with hits, n and interval
-
-
 NEEDS_BASE = "not evaluated: needs --base"
 
 

@@ -154,8 +154,6 @@ class Contrastive(Task):
 
 
 SPREAD_OVER = 512  # test images whose embeddings are held against each other after an epoch
-
-
 AT_A_TIME = 256  # images or texts, when the model is judged
 
 

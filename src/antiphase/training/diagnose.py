@@ -12,11 +12,7 @@ from antiphase.models.attention import lambdas
 from antiphase.models.taps import taps
 
 NO_BRANCH = 0.02  # lambda at or below this: the second map has no say
-
-
 ONE_POINT = 0.99  # mean cosine of two images above this: the model tells nothing apart
-
-
 FEW_DIRECTIONS = 2.0  # effective dimensions below this
 
 

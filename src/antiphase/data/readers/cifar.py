@@ -18,8 +18,6 @@ from antiphase.data.decode import decode
 from antiphase.data.imageset import ArraySource, ImageSet, checked_labels
 
 TORCHVISION_FOLDER = {"cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}
-
-
 CLASSES = {"cifar10": 10, "cifar100": 100}
 
 

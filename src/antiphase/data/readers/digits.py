@@ -9,8 +9,6 @@ import numpy as np
 from antiphase.data.imageset import ArraySource, ImageSet
 
 TEST_IMAGES = 360  # a fifth, the rest is for training
-
-
 SPLIT_SEED = 0
 
 

@@ -15,8 +15,6 @@ from antiphase.data.imageset import ImageSet
 from antiphase.data.readers.image_folders import Labelled, assemble, by_class, is_test, required
 
 CALTECH_TRAIN = 30  # images of each class, as is usual for Caltech-101; the others are for testing
-
-
 LAYOUTS = {
     "flowers": "jpg/image_00001.jpg, ..., imagelabels.mat and setid.mat as published",
     "sun397": "ClassName.txt and a/abbey/sun_*.jpg, ...",

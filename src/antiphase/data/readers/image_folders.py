@@ -14,14 +14,8 @@ from antiphase.data.decode import IMAGE_SUFFIXES, file_pixels
 from antiphase.data.imageset import ImageSet
 
 VAL_NAMES = ("val", "validation")
-
-
 TEST_NAMES = ("test", *VAL_NAMES)
-
-
 TEST_SHARE = 0.2  # of a folder that comes without a split of its own
-
-
 Labelled = list[tuple[Path, int]]
 
 

@@ -16,8 +16,6 @@ from antiphase.data.pairs import PairSet
 from antiphase.data.readers.image_folders import required
 
 NAME = "mmvp"
-
-
 PHOTOGRAPHS = ("MLLM_VLM Images", "MMVP_VLM_Images")  # as the authors' script says, and as their README does
 
 

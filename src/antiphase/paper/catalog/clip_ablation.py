@@ -9,14 +9,10 @@ from antiphase.models.config import Differential
 from antiphase.paper.contrasts import Side, alike, contrast, difference_line, line, success
 from antiphase.paper.grid import Setting
 from antiphase.paper.questions import Cell, Model, Predicted
-from antiphase.paper.study import Contrast, Found, Line, Study
+from antiphase.paper.study import Found, Line, Prediction, Study
 
 OOD = ("imagenet-v2", "imagenet-a", "imagenet-r", "imagenet-sketch")
-
-
 GAINS = {"DiffCLIP": 0.020, "DiffCLIP-star": 0.028, "DiffCLIP-dagger": 0.019}  # over CLIP, ImageNet, CC12M
-
-
 VISION = {  # of a vision-only DiffCLIP; at lambda_init 1 the official gain would be 0
     "lambda_init 0.5": Differential(lambda_init=0.5),
     "lambda_init 0.8": Differential(),
@@ -68,7 +64,7 @@ def lines(setting: Setting, found: Found) -> list[Line]:
     return table
 
 
-def contrasts(setting: Setting) -> list[Contrast]:
+def contrasts(setting: Setting) -> list[Prediction]:
     """K14: the schedule gains on ImageNet and loses out of distribution. K15: vision-only within two points of both towers."""
     home = _imagenet(setting)
     star, both = (_side(setting, variant, home) for variant in ("DiffCLIP-star", "DiffCLIP"))

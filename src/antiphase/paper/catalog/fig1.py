@@ -13,8 +13,6 @@ FIGURES = {
     "contribution_cos": "cos of what the branches give to the loss gradient, J1'u and -lambda J2'u",
     "lambda": "lambda",
 }
-
-
 CANDIDATES = 64  # the first image among them that is right and gets broken is shown
 
 

@@ -8,11 +8,9 @@ from antiphase.measures.bootstrap import difference, difference_of_gaps
 from antiphase.paper.contrasts import ASR, Side, contrast, difference_line, line, success, trained_lines
 from antiphase.paper.grid import Setting
 from antiphase.paper.questions import Attack, Attacked, Cell
-from antiphase.paper.study import FIGURE_ONLY, Contrast, Found, Line, Study
+from antiphase.paper.study import FIGURE_ONLY, Found, Line, Prediction, Study
 
 Attacks = dict[str, Attack]  # by what a table calls them
-
-
 Asked = Callable[[Setting], Attacks]
 
 
@@ -80,10 +78,10 @@ def _lines(attacks: Asked, besides: Asked = _none) -> Callable[[Setting, Found],
     return lines
 
 
-def _contrasts(attacks: Asked, what: str) -> Callable[[Setting], list[Contrast]]:
+def _contrasts(attacks: Asked, what: str) -> Callable[[Setting], list[Prediction]]:
     """K1: the DiffViT is easier to fool at every budget and width, on every data set."""
 
-    def contrasts(setting: Setting) -> list[Contrast]:
+    def contrasts(setting: Setting) -> list[Prediction]:
         return [
             contrast("K1", f"ASR of DiffViT - ViT, {data}, {label}", f"{data}, {what}", reading, sides, difference)
             for reading in ASR
@@ -95,7 +93,7 @@ def _contrasts(attacks: Asked, what: str) -> Callable[[Setting], list[Contrast]]
     return contrasts
 
 
-def _narrows(setting: Setting) -> list[Contrast]:
+def _narrows(setting: Setting) -> list[Prediction]:
     """K19: the gap is smaller where there are more classes, at every budget."""
     few, *more = data_sets(setting)
     return [

@@ -8,11 +8,9 @@ from antiphase.measures.bootstrap import Array, difference
 from antiphase.paper.contrasts import ALIKE, ASR, Side, alike, contrast, success
 from antiphase.paper.grid import Setting, asked_of_clips, clip_lines, clip_series, clips_under
 from antiphase.paper.questions import Attack, Cell
-from antiphase.paper.study import FIGURE_ONLY, Contrast, Found, Line, Study
+from antiphase.paper.study import FIGURE_ONLY, Found, Line, Prediction, Study
 
 UNION = ("union_change", "union_correct")
-
-
 Attacks = Callable[[Setting], dict[str, Attack]]
 
 
@@ -39,11 +37,11 @@ def _lines(attacks: Attacks, readings: tuple[str, ...]) -> Callable[[Setting, Fo
     return lambda setting, found: clip_lines(setting, found, attacks(setting), readings, FIGURE_ONLY)
 
 
-def _contrasts(attacks: Attacks, *, equally: bool) -> Callable[[Setting], list[Contrast]]:
+def _contrasts(attacks: Attacks, *, equally: bool) -> Callable[[Setting], list[Prediction]]:
     """K9: on COCO nowhere below CLIP by two points. K10: above it on ImageNet by pixels, within two points by patches."""
 
-    def contrasts(setting: Setting) -> list[Contrast]:
-        found: list[Contrast] = []
+    def contrasts(setting: Setting) -> list[Prediction]:
+        found: list[Prediction] = []
         for reading in ASR:
             for label, attack in attacks(setting).items():
                 coco, imagenet = (_ends(setting, data, attack, reading) for data in ("coco", "imagenet"))

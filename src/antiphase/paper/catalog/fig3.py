@@ -5,7 +5,7 @@ from __future__ import annotations
 from antiphase.measures.bootstrap import Array, difference
 from antiphase.paper.contrasts import ASR, contrast
 from antiphase.paper.grid import VIT_NAMES, AskVit, Setting, accuracies, depth_lines, every, vit_series, vits_under
-from antiphase.paper.study import Contrast, Study
+from antiphase.paper.study import Prediction, Study
 
 SATURATED = 0.95
 
@@ -19,7 +19,7 @@ def autoattack(setting: Setting) -> dict[str, AskVit]:
     return {f"AutoAttack {e}": vits_under(setting, setting.autoattack(e), n) for e in (setting.middle, setting.large)}
 
 
-def crossing(setting: Setting, claim: str, where: str, ask: AskVit, reading: str) -> list[Contrast]:
+def crossing(setting: Setting, claim: str, where: str, ask: AskVit, reading: str) -> list[Prediction]:
     """At depth 1 the DiffViT is easier to fool than the ViT, at the deepest it is harder; and depth has made it so."""
     deep = setting.deepest
     at = {depth: vit_series(setting, depth, ask, reading) for depth in (1, deep)}
@@ -31,7 +31,7 @@ def crossing(setting: Setting, claim: str, where: str, ask: AskVit, reading: str
     return [contrast(claim, name, setting.data, reading, ends, difference) for name, ends in listed.items()]
 
 
-def _pgd_contrasts(setting: Setting) -> list[Contrast]:
+def _pgd_contrasts(setting: Setting) -> list[Prediction]:
     """K3: at the small budget the DiffViT gains by depth and crosses below the ViT. K4: at the large one nearly all falls."""
     small, large = pgd(setting).values()
     found = [c for reading in ASR for c in crossing(setting, "K3", f"PGD {setting.middle}", small, reading)]
@@ -47,7 +47,7 @@ def _saturated(rate: Array) -> Array:
     return rate - SATURATED
 
 
-def _autoattack_contrasts(setting: Setting) -> list[Contrast]:
+def _autoattack_contrasts(setting: Setting) -> list[Prediction]:
     """K23: what K3 says of PGD, vits_under AutoAttack."""
     small = next(iter(autoattack(setting).values()))
     where = f"AutoAttack {setting.middle}"

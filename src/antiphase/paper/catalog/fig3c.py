@@ -5,7 +5,7 @@ from __future__ import annotations
 from antiphase.measures.bootstrap import log_ratio
 from antiphase.paper.contrasts import Side, contrast, distance, line, success
 from antiphase.paper.grid import AskVit, Setting, crossover_line, every, twins, vits_under
-from antiphase.paper.study import FIGURE_ONLY, Contrast, Found, Line, Study
+from antiphase.paper.study import FIGURE_ONLY, Found, Line, Prediction, Study
 
 QUANTILES = {"median": 0.5, "90 %": 0.9, "95 %": 0.95, "99 %": 0.99, "largest": 1.0}  # the largest is one outlier
 
@@ -33,7 +33,7 @@ def _cw_lines(setting: Setting, found: Found) -> list[Line]:
     return [*table, crossover_line(setting, found, "crossover depth, CW", pairs, "- median CW l2")]
 
 
-def _cw_contrasts(setting: Setting) -> list[Contrast]:
+def _cw_contrasts(setting: Setting) -> list[Prediction]:
     deep = setting.deepest
     grown = [_distances(setting, depth, 0.5)["DiffViT"] for depth in (deep, 1)]
     name = f"log of median CW l2 of DiffViT, depth {deep} / 1"

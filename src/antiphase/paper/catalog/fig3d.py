@@ -8,7 +8,7 @@ from antiphase.measures.bootstrap import log_ratio
 from antiphase.paper.contrasts import Side, contrast, line, mean_of
 from antiphase.paper.grid import AskVit, Setting, every, twins
 from antiphase.paper.questions import Cell, Lipschitz, OfImages, Train
-from antiphase.paper.study import FIGURE_ONLY, Contrast, Found, Line, Study
+from antiphase.paper.study import FIGURE_ONLY, Found, Line, Prediction, Study
 
 
 def lipschitz(setting: Setting, estimator: str = "sample") -> AskVit:
@@ -61,7 +61,7 @@ def _lipschitz_cells(setting: Setting) -> list[Cell]:
     return [*measured, *(setting.predicted(model) for model in models)]
 
 
-def _lipschitz_contrasts(setting: Setting) -> list[Contrast]:
+def _lipschitz_contrasts(setting: Setting) -> list[Prediction]:
     """K6: L grows from depth 1 to the deepest in the DiffViT, and is larger than the ViT's at every depth."""
     deep, reading = setting.deepest, "L-sample"
     grows = [sampled(setting, depth)["DiffViT"] for depth in (deep, 1)]

@@ -9,7 +9,7 @@ from antiphase.paper.catalog.fig3d import lipschitz, sampled
 from antiphase.paper.contrasts import Side, contrast, lambdas, line, log_of
 from antiphase.paper.grid import VIT_NAMES, Setting, twins
 from antiphase.paper.questions import Cell, OfImages
-from antiphase.paper.study import FIGURE_ONLY, Contrast, Found, Line, Missing, Study
+from antiphase.paper.study import FIGURE_ONLY, Found, Line, Missing, Prediction, Study
 
 
 def _cells(setting: Setting) -> list[Cell]:
@@ -78,7 +78,7 @@ def box_lines(found: Found, label: str, side: Side) -> list[Line]:
     return [line(found, label, side, "L-sample of maps", reference=FIGURE_ONLY, unit=""), *boxes]
 
 
-def contrasts(setting: Setting) -> list[Contrast]:
+def contrasts(setting: Setting) -> list[Prediction]:
     """K7: L and lambda rank the layers alike. K20: the last layer below the first; log L spreads wider than in the ViT, over
     images (the boxes) and over layers (the paper's words)."""
     deep, reading = setting.deepest, "L-sample"

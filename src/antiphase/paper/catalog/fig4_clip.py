@@ -9,7 +9,7 @@ from antiphase.paper.catalog.fig4 import box_lines
 from antiphase.paper.contrasts import PAIRS, Side, contrast, lambdas, line, mean_of, negative, undecided
 from antiphase.paper.grid import Setting, asked_of_clips
 from antiphase.paper.questions import Aligned, Cell, Images, Lipschitz, Model, OfImages
-from antiphase.paper.study import FIGURE_ONLY, Contrast, Found, Line, Study
+from antiphase.paper.study import FIGURE_ONLY, Found, Line, Prediction, Study
 
 LARGE = 256  # images of 224 pixels at most: a forward of B/16 takes a second on a CPU
 
@@ -85,7 +85,7 @@ def _over_the_rest(first: Array, *rest: Array) -> Array:
     return apart
 
 
-def _aligned_contrasts(setting: Setting) -> list[Contrast]:
+def _aligned_contrasts(setting: Setting) -> list[Prediction]:
     """K8: in DiffCLIP the first layer is opposed most often."""
     if _depth(setting) < 2:
         return []

@@ -6,11 +6,9 @@ from antiphase.measures.bootstrap import Array
 from antiphase.paper.contrasts import PAIRS, Side, contrast, line, mean_of, negative, stacked, undecided
 from antiphase.paper.grid import Setting
 from antiphase.paper.questions import Aligned, Cell, Train
-from antiphase.paper.study import FIGURE_ONLY, Contrast, Found, Line, Study
+from antiphase.paper.study import FIGURE_ONLY, Found, Line, Prediction, Study
 
 READINGS = ("R1", "R3", "R8")  # Jacobians per head, finite changes, the layer isolated
-
-
 DECIDING = ("R1", "R3")  # primary and co-primary
 
 
@@ -70,7 +68,7 @@ def _over_half(share: Array) -> Array:
     return share - 0.5
 
 
-def contrasts(setting: Setting) -> list[Contrast]:
+def contrasts(setting: Setting) -> list[Prediction]:
     """K8: more than half of the (image, head) pairs of a depth-1 DiffViT are opposed."""
     return [
         contrast(

@@ -7,7 +7,7 @@ from antiphase.paper.catalog import fig2, fig3
 from antiphase.paper.contrasts import Side, contrast, difference_line, line, success
 from antiphase.paper.grid import Setting, depth_lines, every
 from antiphase.paper.questions import Cell
-from antiphase.paper.study import FIGURE_ONLY, Contrast, Found, Line, Study
+from antiphase.paper.study import FIGURE_ONLY, Found, Line, Prediction, Study
 
 READINGS = {"union_change": "asr_change", "union_correct": "asr_correct"}  # any restart; mean over restarts
 
@@ -38,9 +38,9 @@ def lines(setting: Setting, found: Found) -> list[Line]:
     return [*table, *depth_lines(setting, found, fig3.pgd(setting), tuple(READINGS))]
 
 
-def contrasts(setting: Setting) -> list[Contrast]:
+def contrasts(setting: Setting) -> list[Prediction]:
     """K11: a union is above the mean for both models at every budget, and what figures 2a and 3a show stays."""
-    found: list[Contrast] = []
+    found: list[Prediction] = []
     for union, mean in READINGS.items():
         for data in fig2.data_sets(setting):
             for label, attack in fig2.pixels(setting).items():

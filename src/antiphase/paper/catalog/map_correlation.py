@@ -6,14 +6,10 @@ from antiphase.measures.bootstrap import difference
 from antiphase.paper.contrasts import Side, contrast, line, mean_of
 from antiphase.paper.grid import Setting
 from antiphase.paper.questions import Cell, Correlated
-from antiphase.paper.study import Contrast, Found, Line, Study
+from antiphase.paper.study import Found, Line, Prediction, Study
 
 IMAGES = ("clean", "gaussian8", "gaussian16", "gaussian32", "blur", "jpeg50")
-
-
 NOISY = ("gaussian8", "gaussian16", "gaussian32")
-
-
 STATISTICS = {
     "pearson": "correlation of the rows of A1 and A2",
     "cosine": "cosine of the rows of A1 and A2",
@@ -48,7 +44,7 @@ def lines(setting: Setting, found: Found, model: str = "DiffViT") -> list[Line]:
     ]
 
 
-def contrasts(setting: Setting) -> list[Contrast]:
+def contrasts(setting: Setting) -> list[Prediction]:
     """K24: the changes correlate under noise, and the maps correlate more under noise than on clean images."""
     found = []
     for name in NOISY:

@@ -7,20 +7,12 @@ from antiphase.measures.bootstrap import Array, rank_correlation
 from antiphase.paper.contrasts import Side, contrast, difference_line, lambdas, line, mean_of
 from antiphase.paper.grid import Setting
 from antiphase.paper.questions import Cancelled, Cell
-from antiphase.paper.study import Contrast, Found, Line, Study
+from antiphase.paper.study import Found, Line, Prediction, Study
 
 NOISE = ("uniform", "sign", "gaussian")
-
-
 ATTACKS = ("fgsm", "pgd")
-
-
 SHOWN = (*NOISE, "scrambled", *ATTACKS, "gaussian16", "blur", "jpeg50")  # scrambled: PGD's own pixels with random signs
-
-
 EPS = Budget("8/255")
-
-
 LEVELS = ("maps", "values", "held")
 
 
@@ -59,7 +51,7 @@ def _below(*values: Array) -> Array:
     return -rank_correlation(*values)
 
 
-def contrasts(setting: Setting) -> list[Contrast]:
+def contrasts(setting: Setting) -> list[Prediction]:
     """K13: cos of the changes of the maps is above 0 under every noise. K22: layers of larger lambda have smaller alpha."""
     found = [
         contrast("K13", f"cos of changes under {name} noise", "DiffViT", "maps", [_side(setting, name)])

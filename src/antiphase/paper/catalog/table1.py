@@ -9,17 +9,11 @@ from antiphase.measures.bootstrap import difference
 from antiphase.paper.contrasts import ASR, Side, contrast, line, success, trained_lines
 from antiphase.paper.grid import OutScale, Setting
 from antiphase.paper.questions import Attacked, Cell
-from antiphase.paper.study import Contrast, Found, Line, Missing, Study
+from antiphase.paper.study import Found, Line, Missing, Prediction, Study
 
 PEAK = 0.8
-
-
 LAMBDAS = (0.5, 0.7, 0.8, 0.85, 0.9, 0.95)
-
-
 ACCURACY = dict(zip(LAMBDAS, (0.8605, 0.8697, 0.8700, 0.8567, 0.8524, 0.8468)))
-
-
 SUCCESS = dict(zip(LAMBDAS, (0.4074, 0.6772, 0.8498, 0.7531, 0.4956, 0.4164)))
 
 
@@ -74,7 +68,7 @@ def _lambda(found: Found, label: str, tested: Sequence[Attacked]) -> Line:
     return Line(label=label, reading="lambda after training", value=mean, seeds=len(final), unit="", note=spread)
 
 
-def contrasts(setting: Setting) -> list[Contrast]:
+def contrasts(setting: Setting) -> list[Prediction]:
     """K2: step by step up to 0.8, and step by step down from there."""
     rising = [(upper, lower) for lower, upper in pairwise(LAMBDAS) if upper <= PEAK]
     falling = [(lower, upper) for lower, upper in pairwise(LAMBDAS) if lower >= PEAK]

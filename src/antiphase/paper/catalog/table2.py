@@ -7,14 +7,10 @@ from antiphase.measures.bootstrap import difference, difference_of_gaps
 from antiphase.paper.contrasts import ASR, Side, alike, contrast, difference_line, line, success, trained_lines
 from antiphase.paper.grid import Setting
 from antiphase.paper.questions import Attack, Cell
-from antiphase.paper.study import Contrast, Found, Line, Study
+from antiphase.paper.study import Found, Line, Prediction, Study
 
 BUDGETS = ("4/255", "2/255", "1/255", "0.5/255")
-
-
 WIDTHS = (8, 4, 2)
-
-
 PRINTED = {
     "DiffViT": (0.6465, 0.4556, 0.1834, 0.6318, 0.3866, 0.2822, 0.2364),
     "ViT": (0.6139, 0.4072, 0.1498, 0.6490, 0.3857, 0.2309, 0.1866),
@@ -66,12 +62,12 @@ def lines(setting: Setting, found: Found) -> list[Line]:
     return table
 
 
-def contrasts(setting: Setting) -> list[Contrast]:
+def contrasts(setting: Setting) -> list[Prediction]:
     """K18: above the ViT for every patch and up to 2/255, most so at 1/255, within two points at 4/255."""
     if setting.scale == "smoke":
         return []
     data, asked = setting.s.larger_images, _attacks(setting)
-    found: list[Contrast] = []
+    found: list[Prediction] = []
     for reading in ASR:
         pairs = {label: _sides(setting, attack, reading) for label, attack in asked.items()}
         ends = {label: [both["DiffViT"], both["ViT"]] for label, both in pairs.items()}

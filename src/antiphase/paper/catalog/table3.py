@@ -7,7 +7,7 @@ from antiphase.measures.bootstrap import difference
 from antiphase.paper.contrasts import ASR, Side, contrast, line, success, trained_lines
 from antiphase.paper.grid import Setting
 from antiphase.paper.questions import Attacked, Cell, Train
-from antiphase.paper.study import Contrast, Found, Line, Study
+from antiphase.paper.study import Found, Line, Prediction, Study
 
 PRINTED = {  # accuracy, then attack success at 0.25, 0.5 and 1 (/255), by the place of the training budget; None: vanilla
     None: (0.8700, 0.3310, 0.6367, 0.8498),
@@ -65,9 +65,9 @@ def lines(setting: Setting, found: Found) -> list[Line]:
     return table
 
 
-def contrasts(setting: Setting) -> list[Contrast]:
+def contrasts(setting: Setting) -> list[Prediction]:
     """K12: at its own budget each fine-tuned model falls less often than the vanilla one; the last loses accuracy."""
-    found: list[Contrast] = []
+    found: list[Prediction] = []
     budgets = _budgets(setting)
     for reading in ASR:
         for place, eps in enumerate(budgets):

@@ -11,11 +11,9 @@ from antiphase.measures.bootstrap import Array, log_ratio
 from antiphase.paper.contrasts import Side, Values, contrast, line, log_of, mean_of, tellers
 from antiphase.paper.grid import VIT_NAMES, Setting, crossover_line, twins
 from antiphase.paper.questions import Audited, Cell, OfImages, Propagated, Train
-from antiphase.paper.study import Answer, Contrast, Found, Line, Missing, Study
+from antiphase.paper.study import Answer, Found, Line, Missing, Prediction, Study
 
 TOLERATED = 0.05  # a lemma that fails on more than this share of cases is not taken to hold
-
-
 PERTURBED = ("sign", "pgd")
 
 
@@ -128,7 +126,7 @@ def _rarely(share: Array) -> Array:
     return TOLERATED - share
 
 
-def contrasts(setting: Setting) -> list[Contrast]:
+def contrasts(setting: Setting) -> list[Prediction]:
     """K16: Lemma 2 fails on fewer than 5 % of decided cases. K17: less slack. K21: larger margin, smaller radius."""
     asked, data = audits(setting), setting.data
     margin, radius = _log_ratio_of("margin", over="base"), _log_ratio_of("first_l2", over="da")

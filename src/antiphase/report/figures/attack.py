@@ -13,8 +13,6 @@ from matplotlib.figure import Figure
 from antiphase.report.theme import LINES, SOFT, colour
 
 Row = dict[str, Any]
-
-
 ONE = colour(0)  # one run, one colour: what is shown of it differs by marks and dashes
 
 

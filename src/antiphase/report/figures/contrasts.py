@@ -8,8 +8,6 @@ from antiphase.report.page_parts import Contrast, Verdict
 from antiphase.report.sentences import contrast_words
 
 WIDTH, ROW, AXIS = 320, 22, 24  # of a drawing, a line and the axis beneath them
-
-
 PAD = 14
 
 

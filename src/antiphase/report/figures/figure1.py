@@ -17,17 +17,9 @@ from antiphase.report.page_parts import Figure
 from antiphase.report.theme import DIVERGING, INK
 
 Row = Mapping[str, Any]
-
-
 Array = np.ndarray[Any, np.dtype[np.float64]]
-
-
 SIDE, GAP = 64, 6  # pixels of a tile and between two
-
-
 ABOUT_ZERO = LinearSegmentedColormap.from_list("antiphase", DIVERGING)
-
-
 SIGNED = ("combined", "first_direction", "second_direction")
 
 

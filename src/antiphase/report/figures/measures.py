@@ -19,14 +19,8 @@ matplotlib.use("Agg")
 
 
 Row = dict[str, Any]
-
-
 OWN, CONTROL = MODELS[1], AXIS
-
-
 SERIES = ("#9ecae1", "#1b4965", "#e6a57e", "#c8553d", "#6a994e", "#7b5ea7", "#8a8f98")  # noise cold, attacks warm
-
-
 MARKS = {"untrained": "o", "shuffled": "s", "pseudo": "^"}
 
 

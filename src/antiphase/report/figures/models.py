@@ -12,14 +12,8 @@ from antiphase.report.page_parts import Figure
 from antiphase.report.theme import INK, SOFT, colour, legend, look_of
 
 Row = dict[str, Any]
-
-
 Side = tuple[str, int, list[Row]]  # name, place among the models of the page, cells
-
-
 LONGEST = 26  # letters of a name in a figure
-
-
 RATES = {"asr_change": "of all images", "asr_correct": "of correctly classified images"}
 
 

@@ -20,8 +20,6 @@ matplotlib.use("Agg")
 
 
 SIZE = (5.0, 3.6)  # inches of one panel: wide enough for a hand-held screen without shrinking its words
-
-
 FORMS = ("png", "pdf")
 
 

@@ -13,27 +13,15 @@ from antiphase.report.page_parts import Figure, columns_of_lines
 from antiphase.report.theme import INK, SOFT, legend, look_of, other_look
 
 Row = Mapping[str, Any]
-
-
 NUMBERED = re.compile(r"^(?P<name>[a-z_ ]*[a-z_]) (?P<x>\d[\d.]*)(/255)?( x \d+)?$")
-
-
 UNITS = {
     "eps": "in 255ths of a pixel's range",
     "patch": "width in pixels",
     "attacked at": "in 255ths of a pixel's range",
 }
-
-
 PLAIN = "all else as usual"
-
-
 WIDE = 52  # letters of a title on one line
-
-
 FURTHER = ((1, 1.4), (6, 1.4, 1, 1.4), (9, 2))  # dashes that tell further series of one model apart from its first
-
-
 MOST = 6  # readings drawn; the table has them all
 
 

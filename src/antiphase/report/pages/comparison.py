@@ -13,11 +13,7 @@ from antiphase.report.pages.cards import accuracy, command
 from antiphase.report.sentences import LEVEL, findings
 
 Row = dict[str, Any]
-
-
 NEEDS = ("models", "paired", "config", "data", "differences", "denominators", "environment")
-
-
 RATES = {"robust_accuracy": "robust acc.", "asr_change": "asr_change", "asr_correct": "asr_correct"}
 
 

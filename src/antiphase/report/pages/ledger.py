@@ -24,11 +24,7 @@ from antiphase.report.sentences import headline
 from antiphase.scales import ScaleName
 
 Row = dict[str, Any]
-
-
 MODELS = ("ViT", "DiffViT", "CLIP", "DiffCLIP")  # in the order of their colours, whichever of them a ledger has
-
-
 PLACES = {name: i for i, name in enumerate(MODELS)}
 
 

@@ -17,8 +17,6 @@ from antiphase.report.page_parts import Figure, Model, Page, Section, Slot, Tabl
 from antiphase.report.pages.cards import accuracy, command, needs_data
 
 Row = dict[str, Any]
-
-
 READINGS = ("robust_accuracy", "asr_change", "asr_correct")
 
 

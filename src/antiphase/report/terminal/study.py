@@ -11,8 +11,6 @@ from antiphase.report.numbers import COLUMNS, columns_of, worth_noting
 from antiphase.report.terminal.tables import table
 
 Row = dict[str, Any]
-
-
 COLOURS = {"supported": "green", "not supported": "red", "inconclusive": "yellow"}
 
 
