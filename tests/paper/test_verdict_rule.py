@@ -132,7 +132,7 @@ def test_about_equal_is_said_of_the_mean_difference(gaps, places, tmp_path):
             answer = {"images": {**columns, "changed_in_run": [broken]}}
             ledger.keep(cell, {"config": to_plain(cell), "answer": answer})
     sides = [Side(cells[name], success("asr_change")) for name in ("DiffViT", "ViT")]
-    above, below = (c.finding(Found(ledger)).place for c in alike("K1", "gap", "part", "asr_change", sides))
+    above, below = (place_of(c.finding(Found(ledger))) for c in alike("K1", "gap", "part", "asr_change", sides))
     assert (above, below) == (places, "towards")
 
 
