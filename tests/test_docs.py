@@ -26,11 +26,6 @@ def test_every_section_of_the_method_that_is_cited_exists():
     assert not [f"{name} cites docs/method.md {number}" for name, number in cited if number not in SECTIONS]
 
 
-def test_no_comment_cites_a_page_that_readers_do_not_have():
-    hidden = re.compile(r"\bM[1-7]\.\d\b|\(M[1-7][,)]|of the methods\b")
-    assert not [path.name for path in TEXTS if hidden.search(path.read_text())]
-
-
 def test_every_anchor_of_the_method_is_the_number_of_its_heading():
     anchored = re.findall(r'<a id="s([\d.]+)"></a>\n#{2,3} (\d(?:\.\d)?)\b', METHOD)
     assert len(anchored) == METHOD.count("<a id=")
@@ -38,18 +33,3 @@ def test_every_anchor_of_the_method_is_the_number_of_its_heading():
     pages = [path for path in TEXTS if path.suffix == ".md"]
     linked = [n for path in pages for n in re.findall(r"\((?:[\w./]*method\.md)?#s([\d.]+)\)", path.read_text())]
     assert set(linked) <= {anchor for anchor, _ in anchored}
-
-
-def test_every_file_that_a_page_names_exists():
-    """Files of the package by their place in it (`models/attention.py`), others by their place in the repository."""
-    named = re.compile(r"\b((?:tests|benchmarks|results|docs)/[\w/.-]+\.\w+)|`((?:\w+/)+\w+\.py)`")
-    roots = (ROOT, ROOT / "src/antiphase")
-    lost = []
-    for page in [*ROOT.glob("docs/*.md"), *ROOT.glob("*.md")]:
-        if page.name in ("log.md", "CHANGELOG.md"):  # they speak of what was
-            continue
-        for pair in named.findall(page.read_text()):
-            path = "".join(pair).rstrip(".")
-            if not any((root / path).exists() for root in roots):
-                lost.append(f"{page.name}: {path}")
-    assert not lost

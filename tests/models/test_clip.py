@@ -119,7 +119,7 @@ def test_full_size_has_the_published_number_of_parameters():
 
 
 def test_full_size_has_the_published_tensors():
-    """517 of them (M4.1), each under its published name and in its published shape."""
+    """517 of them (docs/method.md 4.1), each under its published name and in its published shape."""
     model, config = on_meta("B/16", "DiffCLIP"), preset("B/16", "DiffCLIP")
     theirs = {key: tuple(t.shape) for ours, t in model.state_dict().items() for key in their_names(ours, config)}
     assert len(theirs) == 517

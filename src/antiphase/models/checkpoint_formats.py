@@ -1,4 +1,4 @@
-"""Checkpoints of the DiffCLIP authors and of SLIP (M4) -> our config and our tensors.
+"""Checkpoints of the DiffCLIP authors and of SLIP (docs/method.md 4.1 to 4.4) -> our config and our tensors.
 
 What the tensors show is inferred; what they do not is asked for by name. Nothing is unpickled but tensors and plain values.
 """

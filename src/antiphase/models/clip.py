@@ -21,7 +21,7 @@ from antiphase.models.tokenizer import Truncate, tokens_for
 from antiphase.models.vit import give_branches, softmax_heads, vision_transformer
 from antiphase.runtime import seeded
 
-TEXT_EPS = 1e-5  # of every LayerNorm of the text tower, whatever its attention (M4.3)
+TEXT_EPS = 1e-5  # of every LayerNorm of the text tower, whatever its attention (docs/method.md 4.3)
 
 
 class VisionTower(nn.Module):

@@ -70,7 +70,7 @@ class Differential:
         return start
 
     def gain_at(self, layer: int, depth: int) -> float:
-        """What the normed head output is multiplied by (M1.3)."""
+        """What the normed head output is multiplied by (docs/method.md 1.3)."""
         if self.out_scale == "official":
             return 1 - self.init_at(layer, depth)
         return 0.2 if self.out_scale == "fixed" else 1.0

@@ -43,7 +43,7 @@ def tokenize(
     """(n, context) ids, padded with 0.
 
     What is too long is cut, or refused with `never`. `openai` ends the cut text with END; `slip` does not, as the DiffCLIP
-    authors' code, and the feature is then read at START: it is the same for every such text (M4.3).
+    authors' code, and the feature is then read at START: it is the same for every such text (docs/method.md 4.3).
     """
     rows = torch.full((len(texts), context), PADDING, dtype=torch.int64)
     for row, text in zip(rows, texts):

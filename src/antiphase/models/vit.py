@@ -73,7 +73,7 @@ def give_branches(blocks: nn.ModuleList, config: Tower) -> list[nn.Module]:
 
 
 def _official(module: nn.Module) -> None:
-    """PyTorch's default initialisation and LayerNorm eps, which DiffCLIP's blocks end up with (M3.1)."""
+    """PyTorch's default initialisation and LayerNorm eps, which DiffCLIP's blocks end up with (docs/method.md 3.1)."""
     if isinstance(module, nn.Linear):
         module.reset_parameters()
     if isinstance(module, nn.LayerNorm):

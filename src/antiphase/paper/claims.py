@@ -1,4 +1,4 @@
-"""The claims of both papers (M3.5), and the verdict on each from what a ledger holds. No torch."""
+"""The claims of both papers (docs/method.md 3.5), and the verdict on each from what a ledger holds. No torch."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class TrainConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ContrastiveConfig:
-    """DiffCLIP's recipe by default (Z10): AdamW, one epoch of warm-up, cosine to 1e-5, 4096 pairs against each other."""
+    """DiffCLIP's recipe by default (docs/method.md 3.3, Z10): AdamW, one epoch of warm-up, cosine to 1e-5, batches of 4096."""
 
     epochs: int = 40  # passes over the training images
     batch_size: int = 4096  # pairs that are told from each other in a step

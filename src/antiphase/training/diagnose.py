@@ -1,4 +1,4 @@
-"""The signs that a contrastive training goes wrong (M1): lambda near 0 or above 1, embeddings that collapse."""
+"""Signs that a contrastive training goes wrong (docs/method.md 3.3, M1): lambda near 0 or above 1, embeddings that collapse."""
 
 from __future__ import annotations
 

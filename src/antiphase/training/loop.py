@@ -74,7 +74,7 @@ class Learner:
 
 
 def optimizer_of(model: nn.Module, config: TrainConfig | ContrastiveConfig) -> torch.optim.Optimizer:
-    """Adam for classifiers, as the paper; AdamW for a CLIP, which spares vectors, biases and norms its decay (Z10)."""
+    """Adam for classifiers, as the paper; AdamW for a CLIP, without decay of vectors, biases and norms (docs/method.md 3.3)."""
     if isinstance(config, TrainConfig):
         return torch.optim.Adam(model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True)
     named = list(model.named_parameters())
