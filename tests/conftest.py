@@ -106,7 +106,7 @@ def comparison(pair, digits):
     from antiphase.results.config import CompareConfig
 
     eps = tuple(Budget(f"{e}/255") for e in (4, 12, 24, 48))
-    settings = CompareConfig(eps=eps, steps=10, runs=2, draws=8, probes=8, measure_images=32, accuracy_floor=0.5)
+    settings = CompareConfig(eps=eps, steps=10, restarts=2, draws=8, probes=8, measure_images=32, accuracy_floor=0.5)
     return compare(pair, digits[1].subset(120), settings)
 
 

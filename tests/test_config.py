@@ -54,8 +54,18 @@ def test_configs_survive_yaml(attention, tmp_path):
 
 
 def test_an_attack_survives_the_round_trip():
-    attack = PGD(within=Linf("4/255"), runs=3)
+    attack = PGD(within=Linf("4/255"), restarts=3)
     assert from_plain(PGD, to_plain(attack)) == attack
+
+
+def test_a_renamed_field_keeps_its_name_and_key_in_files_and_is_read_under_both():
+    attack = PGD(within=Linf("4/255"), restarts=3)
+    plain = to_plain(attack)
+    assert plain["runs"] == 3
+    assert "restarts" not in plain
+    plain["restarts"] = plain.pop("runs")
+    assert from_plain(PGD, plain) == attack
+    assert fingerprint(attack) == "c2b354e7793a"  # as before the field was renamed
 
 
 @pytest.mark.parametrize(

@@ -64,10 +64,18 @@ def check_fields(config: Any, /, **least: float) -> None:
             raise InputError(f"{name}={value} must be at least {minimum:g}")
 
 
+def stored_name(field: dataclasses.Field[Any]) -> str:
+    """The name of a field in plain values, and so in files and keys: its own, or the one it had before it was renamed.
+
+    A renamed field is declared with `field(default=..., metadata={"stored": "former_name"})`.
+    """
+    return str(field.metadata.get("stored", field.name))
+
+
 def to_plain(value: Any) -> Any:
     """Dataclasses become mappings tagged with their class name under "kind", tuples lists, paths strings."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        plain = {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        plain = {stored_name(f): to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"kind": type(value).__name__, **plain}
     if isinstance(value, Mapping):
         return {str(k): to_plain(v) for k, v in value.items()}
@@ -131,11 +139,14 @@ def _read_union(members: tuple[Any, ...], plain: Any, where: str) -> Any:
 
 def _read_dataclass(hint: type[Any], plain: Mapping[str, Any], where: str) -> Any:
     hints = typing.get_type_hints(hint, include_extras=True)
-    names = {f.name for f in dataclasses.fields(hint)}
-    unknown = set(plain) - names - {"kind"}
+    fields = dataclasses.fields(hint)
+    names = {f.name: f.name for f in fields} | {stored_name(f): f.name for f in fields}  # a renamed field has two
+    unknown = set(plain) - set(names) - {"kind"}
     if unknown:
-        raise InputError(f"{where} has no field {sorted(unknown)[0]!r}; it takes {', '.join(sorted(names))}")
-    return hint(**{k: _read(hints[k], v, f"{where}.{k}") for k, v in plain.items() if k != "kind"})
+        known = ", ".join(sorted(f.name for f in fields))
+        raise InputError(f"{where} has no field {sorted(unknown)[0]!r}; it takes {known}")
+    values = {names[k]: _read(hints[names[k]], v, f"{where}.{k}") for k, v in plain.items() if k != "kind"}
+    return hint(**values)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class Scale:
     sharp_images: int  # of those, for estimates that search: L-power and L-ascent
     eps: tuple[str, ...]  # Linf budgets on which success spans little to nearly all
     pgd_steps: int
-    pgd_runs: int
+    pgd_restarts: int
     patch_widths: tuple[int, ...]  # in pixels
     patch_steps: int
     autoattack: tuple[int, int, int]  # iterations, targets, queries of Square: 100, 9, 5000 is `standard`
@@ -73,7 +73,7 @@ SCALES: dict[ScaleName, Scale] = {
         sharp_images=16,
         eps=("2/255", "4/255", "8/255", "16/255", "32/255"),
         pgd_steps=10,
-        pgd_runs=1,
+        pgd_restarts=1,
         patch_widths=(1, 2),
         patch_steps=10,
         autoattack=(20, 3, 200),
@@ -107,7 +107,7 @@ SCALES: dict[ScaleName, Scale] = {
         sharp_images=64,
         eps=PAPER_EPS,
         pgd_steps=20,
-        pgd_runs=3,
+        pgd_restarts=3,
         patch_widths=(2, 4, 8),
         patch_steps=50,
         autoattack=STANDARD,
@@ -142,7 +142,7 @@ SCALES: dict[ScaleName, Scale] = {
         sharp_images=128,
         eps=PAPER_EPS,
         pgd_steps=20,
-        pgd_runs=3,
+        pgd_restarts=3,
         patch_widths=(2, 4, 8),
         patch_steps=50,
         autoattack=STANDARD,
@@ -176,7 +176,7 @@ SCALES: dict[ScaleName, Scale] = {
         sharp_images=256,
         eps=PAPER_EPS,
         pgd_steps=20,
-        pgd_runs=3,
+        pgd_restarts=3,
         patch_widths=(2, 4, 8),
         patch_steps=50,
         autoattack=STANDARD,

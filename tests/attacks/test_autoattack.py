@@ -349,8 +349,8 @@ def test_every_attack_knows_the_most_it_can_cost(victim, few):
     """Against a model that nothing fools, the forwards are those announced."""
     steady = Returns(lambda x: victim(x) * 0 + torch.arange(10.0) + 0 * x.flatten(1).sum(1, keepdim=True))
     attacks: list[Attack] = [
-        PGD(within=Linf(0.1), steps=3, runs=2),
-        APGD(within=Linf(0.1), steps=3, runs=2, loss="dlr-targeted", targets=4),
+        PGD(within=Linf(0.1), steps=3, restarts=2),
+        APGD(within=Linf(0.1), steps=3, restarts=2, loss="dlr-targeted", targets=4),
         Square(within=Linf(0.1), queries=7),
     ]
     for attack in attacks:

@@ -38,8 +38,8 @@ def take(batch, rows):
 
 
 ATTACKS = {
-    "linf": PGD(within=Linf("12/255"), runs=2),
-    "l2": PGD(within=L2(0.6), runs=2),
+    "linf": PGD(within=Linf("12/255"), restarts=2),
+    "l2": PGD(within=L2(0.6), restarts=2),
     "patch": PGD(within=Patch(width=3), steps=30),
     "patch where it looks": PGD(within=Patch(width=3, place="attention"), steps=30),
     "patch in a corner": PGD(within=Patch(width=4, place=(0, 4)), steps=30),
@@ -51,13 +51,13 @@ ATTACKS = {
     "random target": PGD(within=Linf("32/255"), target="random"),
     "one target": PGD(within=Linf("32/255"), target=3),
     "fgsm": fgsm(Linf("16/255")),
-    "apgd": APGD(within=Linf("12/255"), steps=20, runs=2),
+    "apgd": APGD(within=Linf("12/255"), steps=20, restarts=2),
     "apgd dlr l2": APGD(within=L2(0.6), steps=20, loss="dlr"),
     "apgd by target": APGD(within=Linf("12/255"), steps=10, loss="dlr-targeted", targets=4, label="predicted"),
-    "fab": FAB(within=Linf("12/255"), steps=5, runs=2),
+    "fab": FAB(within=Linf("12/255"), steps=5, restarts=2),
     "fab by target l2": FAB(within=L2(0.6), steps=5, targets=4),
     "square": Square(within=Linf("24/255"), queries=80),
-    "square l2": Square(within=L2(1.2), queries=60, runs=2, label="predicted"),
+    "square l2": Square(within=L2(1.2), queries=60, restarts=2, label="predicted"),
 }
 
 
@@ -83,7 +83,7 @@ def test_success_is_what_the_model_says_of_the_returned_pixels(attacked, victim)
     with torch.no_grad():
         now = victim(result.adversarial).argmax(dim=1)
     assert torch.equal(now, result.adversarial_prediction)
-    assert torch.equal(result.success, result.changed_in_run.any(dim=0))
+    assert torch.equal(result.success, result.changed_in_restart.any(dim=0))
     assert (now[result.success] != result.clean_prediction[result.success]).all()
     if isinstance(getattr(attack, "target", None), int):
         assert (now[result.success] == attack.target).all()
@@ -193,12 +193,12 @@ def test_an_example_fooled_at_its_start_costs_one_forward_more_than_looking(vict
 
 
 def test_the_fast_protocol_finds_the_union_of_the_runs(victim, few):
-    attack = PGD(within=Linf("8/255"), runs=4, steps=5)
+    attack = PGD(within=Linf("8/255"), restarts=4, steps=5)
     fast, paper = (run(victim, few, attack, protocol=p) for p in ("fast", "paper"))
-    assert paper.changed_in_run.shape == (4, 96)
-    assert torch.equal(fast.success, paper.changed_in_run.any(dim=0))
+    assert paper.changed_in_restart.shape == (4, 96)
+    assert torch.equal(fast.success, paper.changed_in_restart.any(dim=0))
     assert fast.forwards.sum() < paper.forwards.sum()
-    assert paper.changed_in_run.float().mean() <= paper.success.float().mean()
+    assert paper.changed_in_restart.float().mean() <= paper.success.float().mean()
 
 
 def test_a_sweep_contains_its_smaller_budgets_and_misses_nothing(victim, few):
@@ -438,8 +438,8 @@ def test_noise_that_beats_the_gradient_is_flagged(victim, few):
     ("make", "named"),
     [
         (lambda: PGD(within=Linf(0.1), steps=0), "steps=0"),
-        (lambda: PGD(within=Linf(0.1), runs=0), "runs=0"),
-        (lambda: PGD(within=Linf(0.1), runs=2, random_start=False), "runs=2 without a random start"),
+        (lambda: PGD(within=Linf(0.1), restarts=0), "restarts=0"),
+        (lambda: PGD(within=Linf(0.1), restarts=2, random_start=False), "restarts=2 without a random start"),
         (lambda: PGD(within=Linf(0.1), step_size=float("nan")), "step_size=nan"),
         (lambda: Linf(-0.1), "-0.1"),
         (lambda: PGD(within=Linf(0.1), loss="dlr", target=1), "dlr"),

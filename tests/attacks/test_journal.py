@@ -75,8 +75,8 @@ def assert_same(a, b):
 
 
 CASES = {
-    "fast": (PGD(within=Linf("12/255"), runs=2), {}),
-    "paper": (PGD(within=Linf("12/255"), runs=3, steps=8), {"protocol": "paper"}),
+    "fast": (PGD(within=Linf("12/255"), restarts=2), {}),
+    "paper": (PGD(within=Linf("12/255"), restarts=3, steps=8), {"protocol": "paper"}),
     "eight bits": (PGD(within=L2(0.8), steps=30), {"eight_bit": True}),
     "target": (PGD(within=Linf("32/255"), target="random"), {}),
     "by target": (APGD(within=Linf("12/255"), steps=8, loss="dlr-targeted", targets=3), {}),
@@ -134,7 +134,7 @@ def test_the_journal_of_another_attack_is_refused(victim, few, tmp_path):
 
 def test_runs_of_one_example_side_by_side_are_all_counted_and_the_first_is_kept(victim, few):
     attack, few = (
-        PGD(within=Linf("12/255"), runs=4, steps=8),
+        PGD(within=Linf("12/255"), restarts=4, steps=8),
         few._replace(**{k: v[:20] for k, v in few._asdict().items()}),
     )
     together, alone = (attacked(victim, few, attack, protocol="paper", batch_size=size) for size in (80, 10))

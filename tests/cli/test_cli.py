@@ -122,7 +122,8 @@ BAD = [
     (["attack", "RUN", "--attack", "fmn", "--norm", "linf"], "--norm linf is not for fmn"),
     (["attack", "RUN", "--attack", "minimal-l2", "--eight-bit"], "--eight-bit is not for minimal-l2"),
     (["attack", "RUN", "--attack", "ddn", "--protocol", "paper"], "--protocol paper is not for ddn"),
-    (["attack", "RUN", "--attack", "ddn", "--runs", "2"], "--runs is not for ddn"),
+    (["attack", "RUN", "--attack", "ddn", "--restarts", "2"], "--restarts is not for ddn"),
+    (["attack", "RUN", "--attack", "ddn", "--runs", "2"], "--restarts is not for ddn"),
     (["attack", "RUN", "--attack", "fmn", "--searches", "3"], "--searches is not for fmn"),
     (["attack", "RUN", "--attack", "minimal-l2", "--confidence", "1"], "--confidence is not for minimal-l2"),
     (["attack", "RUN", "--eps", "4/255", "--searches", "3"], "--searches is not for pgd"),
@@ -435,7 +436,7 @@ def test_real_cifar10_goes_through_every_step(cli, tmp_path, data_root):
 @pytest.mark.parametrize(
     "words",
     [
-        ("--norm", "l2", "--eps", "0.5,1", "--runs", "2", "--protocol", "paper"),
+        ("--norm", "l2", "--eps", "0.5,1", "--restarts", "2", "--protocol", "paper"),
         ("--norm", "patch", "--eps", "1", "--width", "3", "--steps", "20", "--place", "attention"),
         ("--norm", "patch", "--eps", "1", "--width", "4", "--steps", "20", "--place", "2,3"),
         ("--attack", "fgsm", "--eps", "8/255", "--label", "predicted"),

@@ -467,7 +467,7 @@ def test_attack_and_measure_run_on_a_clip_with_no_flag_of_its_own_but_the_prompt
 
 def test_a_pair_of_clips_is_compared_and_reported(converted, cli, data_root, tmp_path):
     images = ("--data", "cifar10", "--data-root", data_root, "--images", 4)
-    few = ("--eps", "8/255", "--steps", 2, "--runs", 1, "--draws", 2, "--probes", 2, "--max-probes", 2)
+    few = ("--eps", "8/255", "--steps", 2, "--restarts", 1, "--draws", 2, "--probes", 2, "--max-probes", 2)
     code, _, err = cli("compare", *(r.folder for r in converted), "--out", tmp_path, *images, *few)
     assert code == 0, err
     result = json.loads((tmp_path / "comparison.json").read_text())

@@ -366,7 +366,7 @@ def test_a_full_size_cell_of_the_paper_scale_takes_two_steps_and_one_attack_step
     deepest = setting.diffvit(0, 12)
     assert deepest in [c for c in studies()["fig3a"].grid(setting) if isinstance(c, Train)]
     short = replace(deepest, training=replace(deepest.training, epochs=1), images=2 * deepest.training.batch_size)
-    attacked = setting.attacked(short, replace(setting.pgd(setting.middle), steps=1, runs=1), n=8)
+    attacked = setting.attacked(short, replace(setting.pgd(setting.middle), steps=1, restarts=1), n=8)
     bench = Bench(Ledger(tmp_path), data_root, scale="paper")
     images = bench.split("cifar10", "test").at_most(256)
     bench.loaded["cifar10", "test", None] = images  # accuracy on all 10,000 would be most of the time

@@ -9,13 +9,14 @@ from antiphase.attacks.threat_model import Anywhere, Patch, Within
 from antiphase.config import InputError, check_fields
 
 Label = Literal["true", "predicted"]  # the class an untargeted attack drives away from
+STORED_AS_RUNS = {"stored": "runs"}  # the name of `restarts` in files and keys, from before it was renamed
 
 
 class Attack:
     """What every attack of ours is: a frozen value that says where, how often and away from what."""
 
     within: Within
-    runs: int
+    restarts: int
     label: Label
 
     @property
@@ -45,18 +46,18 @@ class PGD(Attack):
     within: Within
     steps: int = 20
     step_size: float | None = None  # pixel units; 2.5 * eps / steps when not given (Madry)
-    runs: int = 1  # independent random starts
+    restarts: int = field(default=1, metadata=STORED_AS_RUNS)  # independent random starts
     random_start: bool = True
     loss: Literal["ce", "margin", "dlr", "cosine"] = "ce"
     label: Label = "true"
     target: Literal["least-likely", "random"] | int | None = None  # the class to reach; None: any other
 
     def __post_init__(self) -> None:
-        check_fields(self, steps=1, runs=1, step_size=0)
+        check_fields(self, steps=1, restarts=1, step_size=0)
         _check_loss(self, self.loss, ("ce", "margin", "dlr", "cosine"))
-        if self.runs > 1 and not self.random_start:
+        if self.restarts > 1 and not self.random_start:
             raise InputError(
-                f"runs={self.runs} without a random start would repeat the same run: set random_start or runs=1"
+                f"restarts={self.restarts} without a random start would repeat the same attack: set random_start or restarts=1"
             )
         if self.loss == "dlr" and self.target is not None:
             raise InputError(
@@ -71,7 +72,7 @@ class PGD(Attack):
 
     @property
     def forwards(self) -> int:
-        return self.runs * (self.steps + 1)
+        return self.restarts * (self.steps + 1)
 
 
 def fgsm(within: Within, **options: Any) -> PGD:
@@ -85,7 +86,7 @@ class APGD(Attack):
 
     within: Within
     steps: int = 100
-    runs: int = 1  # independent random starts
+    restarts: int = field(default=1, metadata=STORED_AS_RUNS)  # independent random starts
     loss: Literal["ce", "dlr", "dlr-targeted"] = "ce"
     targets: int = 9  # of dlr-targeted: so many of the likeliest other classes, side by side
     rho: float = 0.75  # share of steps between two checkpoints that must raise the loss
@@ -93,7 +94,7 @@ class APGD(Attack):
     label: Label = "true"
 
     def __post_init__(self) -> None:
-        check_fields(self, steps=1, runs=1, targets=1, rho=0, eot=1)
+        check_fields(self, steps=1, restarts=1, targets=1, rho=0, eot=1)
         _check_loss(self, self.loss, ("ce", "dlr", "dlr-targeted"))
         _check_ball(self)
 
@@ -107,7 +108,7 @@ class APGD(Attack):
 
     @property
     def forwards(self) -> int:
-        return self.runs * self.lanes * (self.steps + 1) * self.eot
+        return self.restarts * self.lanes * (self.steps + 1) * self.eot
 
     @property
     def asks(self) -> int:
@@ -123,7 +124,9 @@ class FAB(Attack):
 
     within: Within
     steps: int = 100
-    runs: int = 1  # the first starts at the image, others at random points half way to the edge
+    restarts: int = field(
+        default=1, metadata=STORED_AS_RUNS
+    )  # the first from the image itself, others from random points
     targets: int | None = None  # so many of the likeliest other classes, side by side; None: all boundaries at once
     alpha_max: float = 0.1  # the largest pull back towards the image
     eta: float = 1.05  # overshoot past the boundary
@@ -131,7 +134,7 @@ class FAB(Attack):
     label: Label = "true"
 
     def __post_init__(self) -> None:
-        check_fields(self, steps=1, runs=1, targets=1, alpha_max=0, eta=1, beta=0)
+        check_fields(self, steps=1, restarts=1, targets=1, alpha_max=0, eta=1, beta=0)
         _check_ball(self)
 
     @property
@@ -140,7 +143,7 @@ class FAB(Attack):
 
     @property
     def forwards(self) -> int:
-        return self.runs * (self.targets or 1) * (2 * self.steps + 1)
+        return self.restarts * (self.targets or 1) * (2 * self.steps + 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,20 +152,20 @@ class Square(Attack):
 
     within: Within
     queries: int = 5000  # proposals after the first
-    runs: int = 1
+    restarts: int = field(default=1, metadata=STORED_AS_RUNS)
     p_init: float = 0.8  # share of the pixels that the first squares cover
     rescale: bool = False  # the schedule of shrinking squares, made for 10000 queries, is fitted to `queries`
     label: Label = "true"
 
     def __post_init__(self) -> None:
-        check_fields(self, queries=1, runs=1, p_init=0)
+        check_fields(self, queries=1, restarts=1, p_init=0)
         _check_ball(self)
         if not 0 < self.p_init <= 1:
             raise InputError(f"p_init={self.p_init} must be a share of the pixels, above 0 and at most 1")
 
     @property
     def forwards(self) -> int:
-        return self.runs * (self.queries + 1)
+        return self.restarts * (self.queries + 1)
 
 
 Version = Literal["standard", "plus", "rand", "paper"]
@@ -182,7 +185,7 @@ class AutoAttack(Attack):
     targets: int = 9  # of the targeted ones
     queries: int = 5000  # of Square
     label: Label = "true"
-    runs = 1  # as a whole; its stages may have more
+    restarts = 1  # as a whole; its stages may have more
 
     def __post_init__(self) -> None:
         check_fields(self, steps=1, targets=1, queries=1)
@@ -197,7 +200,7 @@ class AutoAttack(Attack):
             APGD(loss="dlr-targeted", targets=self.targets, **shared),
             FAB(targets=self.targets, **shared),
         )
-        many = APGD(runs=5, **shared), APGD(runs=5, loss="dlr", **shared), FAB(runs=5, **shared), square
+        many = APGD(restarts=5, **shared), APGD(restarts=5, loss="dlr", **shared), FAB(restarts=5, **shared), square
         noisy = APGD(eot=20, **shared), APGD(eot=20, loss="dlr", **shared)
         return {
             "standard": (ce, *by_target, square),
@@ -235,7 +238,7 @@ class Minimal(Attack):
     that is wrong already has a distance as well. Driven from the true label it would be left alone or pushed deeper."""
 
     within = Anywhere()
-    runs = 1
+    restarts = 1
     label: Label = "predicted"
     target: Literal["least-likely", "random"] | int | None = None  # the class to reach; None: any other
 

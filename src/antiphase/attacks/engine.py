@@ -46,7 +46,7 @@ class AttackResult:
     clean_prediction: Tensor  # (n,)
     adversarial_prediction: Tensor  # (n,) on `adversarial`
     success: Tensor  # (n,) bool, judged on `adversarial`
-    changed_in_run: Tensor  # (R, n) bool: that run succeeded; under the fast protocol one row, their union
+    changed_in_restart: Tensor  # (R, n) bool: that run succeeded; under the fast protocol one row, their union
     distance: Tensor  # (n,) float64: size of the perturbation in the norm of the attack; 0 where it failed
     forwards: Tensor  # (n,) model evaluations spent
     backwards: Tensor  # (n,)
@@ -169,7 +169,7 @@ class Job:
             clean_prediction=self.clean,
             adversarial_prediction=final,
             success=success,
-            changed_in_run=self.changed & success,
+            changed_in_restart=self.changed & success,
             distance=distance,
             forwards=self.forwards,
             backwards=self.backwards,
@@ -316,7 +316,7 @@ def _extended(smaller: AttackResult, standing: Tensor, fresh: AttackResult | Non
             value[standing] = getattr(fresh, name)
         fields[name] = value
     flags, compiled = (fresh.flags, fresh.compiled) if fresh is not None else ((), False)
-    return replace(smaller, **fields, changed_in_run=fields["success"][None], flags=flags, compiled=compiled)
+    return replace(smaller, **fields, changed_in_restart=fields["success"][None], flags=flags, compiled=compiled)
 
 
 def strength_flags(classifier: nn.Module, x: Tensor, y: Tensor, attack: Attack, *, seed: int = 0) -> list[str]:

@@ -226,7 +226,7 @@ def nearer_of(one: AttackResult, other: AttackResult) -> AttackResult:
     costs: dict[str, Any] = {name: getattr(one, name) + getattr(other, name) for name in ("forwards", "backwards")}
     flags = tuple(dict.fromkeys((*one.flags, *other.flags)))
     changed, compiled = chosen["success"][None], one.compiled or other.compiled
-    return replace(one, **chosen, **costs, changed_in_run=changed, flags=flags, compiled=compiled)
+    return replace(one, **chosen, **costs, changed_in_restart=changed, flags=flags, compiled=compiled)
 
 
 def _say(name: str, best: AttackResult) -> None:

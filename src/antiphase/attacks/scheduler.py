@@ -177,11 +177,11 @@ class Pool:
         self.every_run, self.compiling, self.journal = every_run, compiling, journal
         self.width = max(1, job.batch_size // method.lanes) * method.lanes  # slots; whole runs enter, never some lanes
         self.fast: Callable[[Tensor], Tensor] | None = None  # for full batches
-        job.changed = torch.zeros(attack.runs if every_run else 1, n, dtype=torch.bool)
+        job.changed = torch.zeros(attack.restarts if every_run else 1, n, dtype=torch.bool)
         self.tally = Tally(n)
-        self.left = torch.full((n,), attack.runs)
+        self.left = torch.full((n,), attack.restarts)
         self.lanes: dict[tuple[int, int], int] = {}  # of every (example, run) at work: lanes that still are
-        self.winner = torch.full((n,), attack.runs)  # the earliest run that succeeded: its pixels are kept
+        self.winner = torch.full((n,), attack.restarts)  # the earliest run that succeeded: its pixels are kept
         self._take_over()
         standing = torch.nonzero(self.left)[:, 0].tolist()
         # (example, run); all runs of an example together, so that it has ended early and not with the last run of all
@@ -276,7 +276,7 @@ class Pool:
         """Who has won, and the other lanes of the same runs."""
         if self.method.lanes == 1:
             return won
-        key = slots.row * self.attack.runs + slots.run
+        key = slots.row * self.attack.restarts + slots.run
         return torch.isin(key, key[won])
 
     def _on_the_grid(self, row: Tensor, won: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,7 +19,7 @@ from antiphase.scales import SCALES, ScaleName
 
 EXAMPLES = """\
   antiphase attack runs/diffvit --eps 4/255,8/255
-  antiphase attack runs/diffvit --norm l2 --eps 0.5,1 --runs 3 --protocol paper
+  antiphase attack runs/diffvit --norm l2 --eps 0.5,1 --restarts 3 --protocol paper
   antiphase attack runs/diffvit --norm patch --eps 1 --width 4 --steps 50 --place attention
   antiphase attack runs/diffvit --attack fgsm --eps 8/255 --label predicted
   antiphase attack runs/diffvit --attack autoattack --eps 8/255 --images 64
@@ -31,11 +31,11 @@ Loss = Literal["ce", "margin", "dlr", "cosine", "dlr-targeted"]
 Make = Callable[..., Attack]
 AIM = ("label", "target")
 RECIPES: dict[str, tuple[Make, tuple[str, ...]]] = {  # what makes an attack of a budget, and the flags that it knows
-    "pgd": (PGD, ("steps", "step_size", "runs", "loss", *AIM)),
+    "pgd": (PGD, ("steps", "step_size", "restarts", "loss", *AIM)),
     "fgsm": (fgsm, ("loss", "label")),
-    "apgd": (APGD, ("steps", "runs", "targets", "loss", "label")),
-    "fab": (FAB, ("steps", "runs", "targets", "label")),
-    "square": (Square, ("runs", "queries", "label")),
+    "apgd": (APGD, ("steps", "restarts", "targets", "loss", "label")),
+    "fab": (FAB, ("steps", "restarts", "targets", "label")),
+    "square": (Square, ("restarts", "queries", "label")),
     "autoattack": (AutoAttack, ("version", "label")),
 }
 
@@ -66,7 +66,7 @@ class Command(OfRuns):
     version: Version | None = None  # of autoattack: which list (standard); rand is for randomised models
     steps: int | None = None  # of pgd (by --scale), apgd, fab, ddn, fmn (100), cw (200 a search), all in minimal-l2
     step_size: float | None = None  # of pgd, pixel units; 2.5 eps / steps when not given
-    runs: int | None = None  # independent random starts; of pgd by --scale when not given, else 1
+    restarts: int | None = None  # independent random starts; of pgd by --scale when not given, else 1
     queries: int | None = None  # of square (5000)
     targets: int | None = None  # of fab and of the loss dlr-targeted (9): so many likely classes are tried side by side
     loss: Loss | None = None  # what pgd, fgsm and apgd drive up (ce)
@@ -111,7 +111,7 @@ class Command(OfRuns):
         if self.attack == "fgsm" and self.norm not in (None, "linf"):
             raise InputError("fgsm is untargeted and within linf: use --attack pgd for anything else")
         scale = SCALES[self.scale]
-        by_scale = {"steps": scale.pgd_steps, "runs": scale.pgd_runs} if self.attack == "pgd" else {}
+        by_scale = {"steps": scale.pgd_steps, "restarts": scale.pgd_restarts} if self.attack == "pgd" else {}
         eps = tuple(map(Budget, scale.eps)) if self.eps is None else self.eps
         return [make(within=self.within(one), **by_scale | given) for one in budgets(eps)]
 

@@ -31,7 +31,7 @@ class Command(OfRuns):
         settings = CompareConfig(
             eps=tuple(map(Budget, s.eps)),
             steps=s.pgd_steps,
-            runs=s.pgd_runs,
+            restarts=s.pgd_restarts,
             draws=s.lipschitz_draws,
             probes=s.probes,
             max_probes=max(s.max_probes, s.probes),

@@ -31,6 +31,7 @@ from antiphase.models.config import Attention, Differential, Softmax
 from antiphase.scales import SCALES
 
 T = TypeVar("T")
+RENAMED = {"--runs": "--restarts"}  # flags by their former names, which are still accepted
 
 
 def run_command(name: str, argv: list[str]) -> int:
@@ -74,6 +75,7 @@ def _fail(name: str, sentence: str, code: int) -> int:
 
 def parse(name: str, module: ModuleType, argv: list[str]) -> Any:
     """The command that argv names, defaults taken from its scale. --help exits here, as usual."""
+    argv = [_present_name(word) for word in argv]
     output, errors = io.StringIO(), io.StringIO()
     refusals: list[InputError] = []
     try:
@@ -91,6 +93,11 @@ def parse(name: str, module: ModuleType, argv: list[str]) -> Any:
             print(output.getvalue(), end="")
             raise
         raise _refusal(stop, refusals) or InputError(_sentence(errors.getvalue() + output.getvalue())) from None
+
+
+def _present_name(word: str) -> str:
+    flag, equals, value = word.partition("=")
+    return RENAMED.get(flag, flag) + equals + value
 
 
 def _defaults(module: ModuleType, argv: list[str]) -> Any:

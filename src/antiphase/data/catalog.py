@@ -25,7 +25,7 @@ class Entry:
 
     folders: tuple[str, ...]  # tried in this order; a * matches what a copy or a subset is usually called
     size: int
-    reader: str = ""  # module:function of antiphase.data, (split, folder, size) -> ImageSet
+    reader: str = ""  # module:function of antiphase.data.readers, (split, folder, size) -> ImageSet
     splits: tuple[str, ...] = TRAIN_TEST
     resizable: bool = True
     downloadable: bool = False
@@ -38,22 +38,26 @@ CATALOG: dict[str, Entry] = {
     "tiny-imagenet": Entry(
         ("tiny-imagenet", "tiny-imagenet-200", "tiny-imagenet-*"),
         size=64,
-        reader="folders:load_tiny_imagenet",
+        reader="image_folders:load_tiny_imagenet",
         downloadable=True,
     ),
-    "imagenet": Entry(("imagenet", "ILSVRC2012", "imagenet-*"), size=224, reader="folders:load_imagenet"),
+    "imagenet": Entry(("imagenet", "ILSVRC2012", "imagenet-*"), size=224, reader="image_folders:load_imagenet"),
     "imagenet-v2": Entry(
         ("imagenetv2-matched-frequency-format-val", "imagenetv2", "imagenet-v2"),
         size=224,
-        reader="variants:load_imagenet_v2",
+        reader="imagenet_variants:load_imagenet_v2",
         splits=TEST,
     ),
-    "imagenet-a": Entry(("imagenet-a", "imagenet-a-*"), size=224, reader="variants:load_imagenet_a", splits=TEST),
-    "imagenet-r": Entry(("imagenet-r", "imagenet-r-*"), size=224, reader="variants:load_imagenet_r", splits=TEST),
+    "imagenet-a": Entry(
+        ("imagenet-a", "imagenet-a-*"), size=224, reader="imagenet_variants:load_imagenet_a", splits=TEST
+    ),
+    "imagenet-r": Entry(
+        ("imagenet-r", "imagenet-r-*"), size=224, reader="imagenet_variants:load_imagenet_r", splits=TEST
+    ),
     "imagenet-sketch": Entry(
         ("imagenet-sketch", "sketch", "imagenet-sketch-*"),
         size=224,
-        reader="variants:load_imagenet_sketch",
+        reader="imagenet_variants:load_imagenet_sketch",
         splits=TEST,
     ),
     "coco": Entry(("coco", "coco2017", "coco-*"), size=224, reader="coco:load_coco"),
@@ -129,7 +133,7 @@ def _read(name: str, split: str, folder: Path | None, size: int) -> ImageSet:
 
         return load_folder(folder.resolve().name, split, folder, size)
     module, _, function = CATALOG[name].reader.partition(":")
-    read: ImageSet = getattr(import_module(f"antiphase.data.{module}"), function)(split, folder, size)
+    read: ImageSet = getattr(import_module(f"antiphase.data.readers.{module}"), function)(split, folder, size)
     return read
 
 

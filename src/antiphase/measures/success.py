@@ -26,12 +26,12 @@ DENOMINATORS = {
 
 def success_rates(result: AttackResult) -> dict[str, Any]:
     """The rates of `DENOMINATORS`, each with hits, n and interval."""
-    return rates_of(result.correct.numpy(), result.changed_in_run.numpy())
+    return rates_of(result.correct.numpy(), result.changed_in_restart.numpy())
 
 
-def rates_of(correct: NDArray[np.bool_], changed_in_run: NDArray[np.bool_]) -> dict[str, Any]:
+def rates_of(correct: NDArray[np.bool_], changed_in_restart: NDArray[np.bool_]) -> dict[str, Any]:
     """From who was right before the attack (n,) and whom each run changed (R, n)."""
-    changed = changed_in_run.T  # (n, R)
+    changed = changed_in_restart.T  # (n, R)
     union = changed.any(axis=1)
     rates = {
         "clean_accuracy": rate(correct),

@@ -102,7 +102,7 @@ def foreign_answer(
             protocol="paper",
             label=f"{cell.title} {attack.within}",
         )
-        changed = found.changed_in_run.numpy()
+        changed = found.changed_in_restart.numpy()
         columns = {
             "id": batch.ids.tolist(),
             "label": batch.labels.tolist(),

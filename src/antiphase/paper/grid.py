@@ -140,7 +140,7 @@ class Setting:
         return Images(data=of.data, n=self.s.eval_images, split="train", learned=of.images, seed=of.training.seed)
 
     def pgd(self, eps: Budget, *, steps: int | None = None, **options: Any) -> PGD:
-        return PGD(within=Linf(eps), steps=steps or self.s.pgd_steps, runs=self.s.pgd_runs, **options)
+        return PGD(within=Linf(eps), steps=steps or self.s.pgd_steps, restarts=self.s.pgd_restarts, **options)
 
     def patch(self, width: int, **options: Any) -> PGD:
         """Free pixels in a square: 50 steps of 0.05 in the paper's setting."""

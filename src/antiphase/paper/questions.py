@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from antiphase.attacks import APGD, CW, FAB, PGD, AutoAttack, Linf, Square
-from antiphase.config import Budget, fingerprint, to_plain
+from antiphase.config import Budget, fingerprint, stored_name, to_plain
 from antiphase.data.catalog import entry_of
 from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.config import Differential, Tower, ViTConfig
@@ -187,7 +187,8 @@ def _attention(model: Tower) -> list[str]:
 def essence(value: Any) -> Any:
     """A config as plain values without the fields that stand at their defaults."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        kept = {f.name: essence(getattr(value, f.name)) for f in dataclasses.fields(value) if not _default(f, value)}
+        fields = [f for f in dataclasses.fields(value) if not _default(f, value)]
+        kept = {stored_name(f): essence(getattr(value, f.name)) for f in fields}
         return {"kind": type(value).__name__, **kept}
     if isinstance(value, list | tuple):
         return [essence(v) for v in value]

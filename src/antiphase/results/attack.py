@@ -175,7 +175,7 @@ def _part(model: nn.Module, images: ImageSet, attack: Attack, path: Path, save: 
         "label": result.labels.tolist(),
         "clean": result.clean_prediction.tolist(),
         "adversarial": result.adversarial_prediction.tolist(),
-        "changed_in_run": result.changed_in_run.int().tolist(),
+        "changed_in_run": result.changed_in_restart.int().tolist(),
         "distance": result.distance.tolist(),
         "forwards": result.forwards.tolist(),
         "backwards": result.backwards.tolist(),
@@ -224,7 +224,7 @@ def _merge(
     before: Cell | None, standing: NDArray[np.bool_], parts: list[Cell], attack: Attack, protocol: str
 ) -> dict[str, Any]:
     """Per-image columns over all images: what a smaller budget broke, and what the parts found on the rest."""
-    runs = attack.runs if protocol == "paper" else 1
+    restarts = attack.restarts if protocol == "paper" else 1
     columns: dict[str, Any] = {}
     names = ["label", "clean", "adversarial", "distance", "forwards", "backwards"]
     names += ["broken_by"] if _names(attack) else []
@@ -238,12 +238,12 @@ def _merge(
         for row, value in zip(np.flatnonzero(standing), fresh):
             whole[row] = value
         columns[name] = whole
-    matrix = np.zeros((runs, len(standing)), dtype=int)
+    matrix = np.zeros((restarts, len(standing)), dtype=int)
     if before is not None:
         matrix[:] = before["images"]["changed_in_run"]
     if parts:
         matrix[:, standing] = np.concatenate(
-            [np.array(part["changed_in_run"]).reshape(runs, -1) for part in parts], axis=1
+            [np.array(part["changed_in_run"]).reshape(restarts, -1) for part in parts], axis=1
         )
     columns["changed_in_run"] = matrix.tolist()
     return columns

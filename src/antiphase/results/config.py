@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from antiphase.attacks import PGD, Linf
+from antiphase.attacks.config import STORED_AS_RUNS
 from antiphase.config import Budget, InputError, check_fields
 
 
@@ -14,7 +15,7 @@ class CompareConfig:
 
     eps: tuple[Budget, ...] = (Budget("1/255"), Budget("2/255"), Budget("4/255"))  # Linf budgets, separated by commas
     steps: int = 20  # of PGD
-    runs: int = 3  # independent random starts
+    restarts: int = field(default=3, metadata=STORED_AS_RUNS)  # independent random starts
     draws: int = 32  # random perturbations per image for the Lipschitz estimate
     probes: int = 32  # random directions per image for the alignment
     max_probes: int | None = None  # doubled up to so many for images whose sign is undecided; None: never
@@ -30,7 +31,7 @@ class CompareConfig:
         self.attacks()  # refuses what an attack would refuse
 
     def attacks(self) -> list[PGD]:
-        return [PGD(within=Linf(eps), steps=self.steps, runs=self.runs) for eps in budgets(self.eps)]
+        return [PGD(within=Linf(eps), steps=self.steps, restarts=self.restarts) for eps in budgets(self.eps)]
 
 
 def budgets(eps: tuple[Budget, ...]) -> list[Budget]:
