@@ -2,17 +2,19 @@
 
 import copy
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from antiphase.measures.stats import Contrast, Verdict
 from antiphase.report.page import write_page
-from antiphase.report.page_parts import Contrast, Page, Section, Slot, Verdict, study_table
+from antiphase.report.page_parts import Page, Section, Slot, study_table
 from antiphase.report.pages.comparison import comparison_page
 from antiphase.report.sentences import headline
 from tests.conftest import violations
-from tests.results.test_look import read
+from tests.packed_looks import read_look
 
 DEVICES = [(1280, 900), (390, 844)]
 LINK = "#lens?image={}&eps=24/255&layer=1&head=2&query=2.3&left=ViT&right=DiffViT"
@@ -93,7 +95,7 @@ def test_hovering_names_the_patch_and_the_value_of_the_model_itself(visit, page,
     cell = comparison["looks"][1]
     ids = cell["ids"]
     seen = visit(page, LINK.format(ids[5]))
-    maps = next(iter(read(cell)[2].values()))  # (states, n, branches, h, N, N)
+    maps = next(iter(read_look(cell)[2].values()))  # (states, n, branches, h, N, N)
     state, query, key = (
         cell["eps"].index(24 / 255) + 1,
         1 + 1 * 4 + 2,
@@ -214,15 +216,16 @@ def hash_of_after_key(seen):
 
 def test_verdicts_come_first_with_their_intervals_and_empty_places_name_a_command(visit, axe, tmp_path):
     points = tuple(
-        Contrast(name=f"DiffViT − ViT at {e}/255", value=v, interval=(v - 3, v + 3), n=512)
-        for e, v in ((1, 9.0), (4, 2.0))
+        Contrast(name=f"DiffViT − ViT at {e}/255", value=v, interval=(v - 0.03, v + 0.03), n=512)
+        for e, v in ((1, 0.09), (4, 0.02))
     )
+    stand_in = replace(points[0], surrogate=True)
     verdicts = (
-        Verdict(claim="K1", text="DiffViT is easier to fool.", status="supported", contrasts=points[:1]),
-        Verdict(claim="K2", text="It rises, then falls.", status="inconclusive", contrasts=points),
-        Verdict(claim="K3", text="It falls with depth.", status="not supported", contrasts=points[1:]),
-        Verdict(claim="K9", text="The same for CLIP.", status="not tested here", because="no CLIP pair was given"),
-        Verdict(claim="K10", text="And on ImageNet.", status="inconclusive", surrogate=True),
+        Verdict(claim="K1", statement="DiffViT is easier to fool.", outcome="supported", why="", contrasts=points[:1]),
+        Verdict(claim="K2", statement="It rises, then falls.", outcome="inconclusive", why="", contrasts=points),
+        Verdict(claim="K3", statement="It falls with depth.", outcome="not supported", why="", contrasts=points[1:]),
+        Verdict(claim="K9", statement="The same for CLIP.", outcome="not tested here", why="no CLIP pair was given"),
+        Verdict(claim="K10", statement="And on ImageNet.", outcome="inconclusive", why="", contrasts=(stand_in,)),
     )
     parts = (
         study_table("table1", "Table 1", [], failed=["the disk is full"]),
@@ -243,7 +246,9 @@ def test_verdicts_come_first_with_their_intervals_and_empty_places_name_a_comman
     assert order == sorted(order)
     assert seen.locator(".verdict").count() == 4
     assert seen.locator(".untested dt").count() == 1
-    assert "+9 points [+6, +12] for DiffViT − ViT at 1/255 (n = 512)" in seen.locator(".verdict").first.inner_text()
+    assert (
+        "+9.0 points [+6.0, +12.0] for DiffViT − ViT at 1/255 (n = 512)" in seen.locator(".verdict").first.inner_text()
+    )
     assert "the disk is full" in seen.locator("#tables").inner_text()
     assert "antiphase study run fig3" in seen.locator("#tables").inner_text()
     assert np.isclose(seen.evaluate("document.documentElement.scrollWidth"), 390)

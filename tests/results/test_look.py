@@ -10,9 +10,9 @@ from antiphase.config import Budget, InputError
 from antiphase.data.imageset import elsewhere
 from antiphase.measures.jacobians_forward import branch_alignment
 from antiphase.models.taps import taps
-from antiphase.report.lens_data import payload, start, together
 from antiphase.results import look
-from antiphase.results.look import factor_for, look_cell, pooled, quantised, restored, unpacked
+from antiphase.results.look import factor_for, look_cell, pooled, quantised, restored
+from tests.packed_looks import read_look
 
 EPS = (Budget("8/255"), Budget("24/255"), Budget("48/255"))
 
@@ -27,32 +27,9 @@ def cells(pair, few):
     return [look_cell(run, few, eps=EPS, probes=8) for run in pair]
 
 
-def read(cell):
-    """The packed bytes as the page reads them: clean and attacked pixels, layer -> maps (states, n, branches, h, N, N)."""
-    data, at = unpacked(cell["packed"]), 0
-    n, states = len(cell["ids"]), len(cell["eps"]) + 1
-    tokens = cell["patches"] ** 2 + cell["class_tokens"]
-
-    def take(shape, kind):
-        nonlocal at
-        found = np.frombuffer(data, kind, int(np.prod(shape)), at).reshape(shape)
-        at += found.nbytes
-        return found
-
-    shape = (n, *cell["pixels"])
-    clean = take(shape, np.uint8) / 255
-    attacked = [clean + take(shape, np.int8) / 127 * eps for eps in cell["eps"]]
-    maps = {}
-    for layer in cell["layers"]:
-        rows = (n, layer["branches"], layer["heads"], tokens)
-        maps[layer["layer"]] = restored(take((states, *rows, tokens), np.uint8), take(rows, np.float32))
-    assert at == len(data)
-    return clean, attacked, maps
-
-
 def test_the_maps_are_the_models_own_to_eight_bits(pair, few, cells):
     for run, cell in zip(pair, cells):
-        clean, attacked, maps = read(cell)
+        clean, attacked, maps = read_look(cell)
         model = run.classifier_for(few)
         assert clean == pytest.approx(few.all.pixels.permute(0, 2, 3, 1).numpy(), abs=1 / 500)
         for state, pixels in enumerate(
@@ -72,7 +49,7 @@ def test_the_maps_are_the_models_own_to_eight_bits(pair, few, cells):
 
 def test_perturbations_reach_their_budget_and_stay_in_it(cells):
     for cell in cells:
-        clean, attacked, _ = read(cell)
+        clean, attacked, _ = read_look(cell)
         for eps, pixels in zip(cell["eps"], attacked):
             assert np.abs(pixels - clean).max() == pytest.approx(eps, rel=1e-6)
 
@@ -144,21 +121,3 @@ def test_of_a_large_model_the_lens_keeps_three_budgets(pair, few, monkeypatch):
     cell = look_cell(pair[1], few, eps=eps, probes=2, seed=1)
     assert [round(255 * e) for e in cell["eps"]] == [1, 4, 16]
     assert [round(255 * e) for e in cell["left_out"]] == [2, 8]
-
-
-def test_the_lens_begins_where_all_models_lose_an_image_they_had(few, cells):
-    looks = [("ViT", cells[0]), ("DiffViT", cells[1])]
-    begin = start(looks)
-    for cell in cells:
-        assert cell["predictions"][0][begin["image"]][0][0] == few.labels[begin["image"]]
-        assert cell["predictions"][begin["budget"] + 1][begin["image"]][0][0] != few.labels[begin["image"]]
-
-
-def test_looks_at_other_images_or_beyond_the_room_are_left_out_by_name(cells, monkeypatch):
-    other = cells[1] | {"data": cells[1]["data"] | {"fingerprint": "else"}}
-    chosen, left = together([("a", cells[0]), ("b", cells[1]), ("c", other)])
-    assert [name for name, _ in chosen] == ["a", "b"]
-    assert left == ["c"]
-    monkeypatch.setattr("antiphase.report.lens_data.ROOM", len(cells[0]["packed"]) + 10)
-    assert together([("a", cells[0]), ("b", cells[1])])[1] == ["b"]
-    assert json.dumps(payload(chosen, {"a": 0, "b": 1}), allow_nan=False)

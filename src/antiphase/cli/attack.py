@@ -156,7 +156,7 @@ def run(command: Command) -> dict[str, Any]:
     cells = attack_cells(run, images, command.attacks(), device=device, **shared)
     result = {"run": str(folder), "scale": command.scale, "cells": cells}
     if command.out is not None:
-        from antiphase.report.terminal.attack import write_attacks
+        from antiphase.report.export import write_attacks
 
         write_attacks(result, command.out)
     return result

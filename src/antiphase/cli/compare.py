@@ -59,7 +59,7 @@ def run(command: Command) -> dict[str, Any]:
 
 
 def show(result: dict[str, Any]) -> None:
-    from antiphase.report.terminal.tables import show_comparison
+    from antiphase.report.terminal.compare import show_comparison
 
     show_comparison(result)
     print(f"\nThe whole story: {result['page']}")

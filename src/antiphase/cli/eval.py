@@ -98,6 +98,6 @@ def run(command: Command) -> dict[str, Any]:
 
 
 def show(result: dict[str, Any]) -> None:
-    from antiphase.report.terminal.tables import show_evaluation
+    from antiphase.report.terminal.eval import show_evaluation
 
     show_evaluation(result)

@@ -93,9 +93,9 @@ def run(command: Command) -> dict[str, Any]:
     for measure in wanted:
         result |= _measured(measure, command, run, base and Run(base, command.source.prompts), images, common)
     if command.out is not None:
-        from antiphase.report.terminal.measure import write_lens
+        from antiphase.report.export import write_measures
 
-        write_lens(result, command.out, command.rows)
+        write_measures(result, command.out, command.rows)
     return result
 
 
@@ -132,6 +132,6 @@ def _measured(
 
 
 def show(result: dict[str, Any]) -> None:
-    from antiphase.report.terminal.measure import show_lens
+    from antiphase.report.terminal.measure import show_measures
 
-    show_lens(result)
+    show_measures(result)

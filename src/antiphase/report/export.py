@@ -1,11 +1,15 @@
-"""A ledger for other tools: all rows as CSV and parquet, tables as Markdown and LaTeX, a leaderboard entry for each model."""
+"""Results as files for other tools: what an attack or a measure wrote down, and a whole ledger.
+
+An attack: attacks.json, images.jsonl, a figure. Measures: measures.json, the raw rows of each measure, a figure of each.
+A ledger: all rows as CSV and parquet, tables as Markdown and LaTeX, verdicts, a leaderboard entry for each attacked model.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
-from functools import partial
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,40 +18,116 @@ from pyarrow import parquet
 
 from antiphase import files
 from antiphase.config import Budget
+from antiphase.console import say
 from antiphase.report.numbers import COLUMNS, columns_of, worth_noting
 
 Row = dict[str, Any]
 LATEX = str.maketrans({"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "<": "$<$", ">": "$>$", "λ": r"$\lambda$"})
 
 
+# ------------------------------------------------------------------------------------------------- an attack
+def write_attacks(result: Row, folder: Path) -> None:
+    """The result without its per-image columns as JSON, one line per image and budget, and the figure of success."""
+    from antiphase.report.figures.attack import draw_attacks
+    from antiphase.report.figures.render import write_figures
+
+    cells = [{k: v for k, v in cell.items() if k != "images"} for cell in result["cells"]]
+    files.write_json(folder / "attacks.json", {**result, "cells": cells})
+    files.write_lines(folder / "images.jsonl", (row for cell in result["cells"] for row in _images(cell)))
+    write_figures(folder, draw_attacks(result))
+    say(f"rows and figures: {folder}")
+
+
+def _images(cell: Row) -> Iterator[Row]:
+    columns = {name: values for name, values in cell["images"].items() if name != "changed_in_run"}
+    restarts = zip(*cell["images"]["changed_in_run"])
+    for *values, changed in zip(*columns.values(), restarts):
+        yield {"run": cell["run"], "eps": cell["eps"], **dict(zip(columns, values)), "changed_in_run": list(changed)}
+
+
+# ------------------------------------------------------------------------------------------------- measures
+def write_measures(result: Row, folder: Path, form: str) -> None:
+    """The result without its rows as JSON, the rows of each measure as a table (parquet or jsonl), and a figure of each."""
+    from antiphase.report.figures.measures import draw_measures
+    from antiphase.report.figures.render import write_figures
+
+    plain = {name: _without_rows(value) for name, value in result.items()}
+    files.write_text(folder / "measures.json", json.dumps(plain, indent=2, allow_nan=False) + "\n")
+    for name, columns in raw_rows(result).items():
+        path = folder / f"{name}.{form}"
+        if form == "parquet":
+            _write_parquet(path, pa.table(columns))
+        else:
+            names = list(columns)
+            files.write_lines(path, (dict(zip(names, values)) for values in zip(*columns.values())))
+    write_figures(folder, draw_measures(result))
+    say(f"rows and figures: {folder}")
+
+
+def _without_rows(value: Any) -> Any:
+    return [{k: v for k, v in cell.items() if k != "rows"} for cell in value] if isinstance(value, list) else value
+
+
+def raw_rows(result: Row) -> dict[str, dict[str, list[Any]]]:
+    """The raw rows of each measure over all its cells, as columns; None where a cell has no such column."""
+    tables = {}
+    for measure, value in result.items():
+        cells = [cell for cell in value if "rows" in cell] if isinstance(value, list) else []
+        names = list(dict.fromkeys(name for cell in cells for name in (*_labels(cell), *cell["rows"])))
+        columns: dict[str, list[Any]] = {name: [] for name in names}
+        for cell in cells:
+            labels, n = _labels(cell), len(cell["rows"]["image"])
+            for name in names:
+                columns[name] += cell["rows"].get(name, [labels.get(name)] * n)
+        if cells:
+            tables[measure] = columns
+    return tables
+
+
+def _labels(cell: Row) -> Row:
+    """What tells the rows of one cell from those of another."""
+    return {name: cell[name] for name in ("run", "estimator", "reading", "seed") if name in cell}
+
+
+def _write_parquet(path: Path, table: Any) -> None:
+    files.write_whole(path, lambda temporary: parquet.write_table(table, temporary))
+
+
+# ------------------------------------------------------------------------------------------------- a ledger
 def write_export(out: Path, rows: Sequence[Row], tables: Sequence[Row], verdicts: Sequence[Row]) -> list[str]:
-    """The files written."""
+    """The files written: every row, every table, every verdict, a leaderboard, and figure 1 where its cell is there."""
     flat = [flattened(row) for row in rows]
     names = list(dict.fromkeys(name for row in flat for name in row))
-    written = {
+    texts = {
         "rows.csv": _csv(names, flat),
         "tables.md": "\n".join(markdown(table) for table in tables) + "\n" + _verdict_table(verdicts),
         "tables.tex": "\n".join(latex(table) for table in tables),
     }
-    for name, text in written.items():
+    for name, text in texts.items():
         files.write_text(out / name, text)
-    columns = pa.table({name: _column([row.get(name) for row in flat]) for name in names})
-    files.write_whole(out / "rows.parquet", lambda temporary: parquet.write_table(columns, temporary))
+    _write_parquet(out / "rows.parquet", pa.table({name: _column([row.get(name) for row in flat]) for name in names}))
     files.write_json(out / "leaderboard.json", leaderboard(rows))
     files.write_json(out / "verdicts.json", list(verdicts))
-    drawn = {f"fig1-{row['key']}": row["answer"] for row in rows if row["kind"] == "Looked"}
-    if drawn:
-        from antiphase.report.figures.figure1 import illustration
-        from antiphase.report.figures.render import write_figures
-
-        write_figures(out, {name: partial(illustration, look) for name, look in drawn.items()})
-    every = (*written, "rows.parquet", "leaderboard.json", "verdicts.json", *(f"{name}.png" for name in drawn))
-    return [str(out / name) for name in every]
+    pictures = [row for row in rows if row["kind"] == "Looked"]
+    written = [*texts, "rows.parquet", "leaderboard.json", "verdicts.json", *_write_pictures(out, pictures)]
+    return [str(out / name) for name in written]
 
 
-# ------------------------------------------------------------------------------------------------- rows
+def _write_pictures(out: Path, rows: Sequence[Row]) -> list[str]:
+    """Figure 1 of each row, and the names of its files."""
+    if not rows:
+        return []
+    from antiphase.report.figures.figure1 import figure1
+    from antiphase.report.figures.render import FORMS, write_figure
+
+    names = [f"fig1-{row['key']}" for row in rows]
+    for name, row in zip(names, rows):
+        write_figure(figure1(name, row["answer"]), out)
+    return [f"{name}.{form}" for name in names for form in (*FORMS, "csv")]
+
+
 def flattened(row: Row) -> Row:
-    """One line a cell: everything that is a single value, by its path; what is a list stays in the ledger."""
+    """One line per cell: everything that is a single value, by its path; what is a list stays in the ledger."""
     flat = {name: row[name] for name in ("key", "kind", "title", "scale")}
     for part in ("config", "answer", "provenance"):
         flat |= dict(_leaves(row[part], part))
@@ -83,8 +163,8 @@ def _column(values: list[Any]) -> Any:
     return pa.array(values if len(kinds) <= 1 else [None if v is None else str(v) for v in values])
 
 
-# ------------------------------------------------------------------------------------------------- tables
 def markdown(table: Row) -> str:
+    """A heading, the table, and below it what its lines note."""
     lines = [f"### {table['title']}", "", f"Scale {table['scale']}.", "", _md(COLUMNS), _md(["---"] * len(COLUMNS))]
     lines += [_md(columns_of(line)) for line in table["lines"]]
     notes = [f"- {row['label']}, {row['reading']}: {row['note']}" for row in table["lines"] if worth_noting(row)]
@@ -110,10 +190,9 @@ def _verdict_table(verdicts: Sequence[Row]) -> str:
     return "\n".join(["### Claims", "", _md(head), _md(["---"] * len(head)), *map(_md, rows), ""])
 
 
-# ------------------------------------------------------------------------------------------------- leaderboard
 def leaderboard(rows: Sequence[Row]) -> list[Row]:
     """Every attacked model in the shape of a RobustBench entry; `autoattack_acc` only where that very attack was run."""
-    found, titles = [], {row["key"]: row["title"] for row in rows}
+    entries, titles = [], {row["key"]: row["title"] for row in rows}
     for row in rows:
         if row["kind"] != "Attacked" or row["answer"]["eps"] is None:
             continue
@@ -121,7 +200,7 @@ def leaderboard(rows: Sequence[Row]) -> list[Row]:
         whole = attack["kind"] == "AutoAttack" and (attack["steps"], attack["targets"]) == (100, 9)
         name, model = str(titles.get(row["needs"][0], row["title"])), row["config"]["of"]["model"]
         robust = f"{100 * rates['robust_accuracy']['value']:.2f}"
-        found.append(
+        entries.append(
             {
                 "link": None,
                 "name": name,
@@ -141,4 +220,4 @@ def leaderboard(rows: Sequence[Row]) -> list[Row]:
                 "flags": row["answer"]["flags"],
             }
         )
-    return found
+    return entries

@@ -1,4 +1,4 @@
-"""What the lens of a page is given: the cells of `studies/looked.py`, their packed bytes as they are, the rest made compact."""
+"""What the lens of a page is given: the cells of results/look.py, their packed bytes as they are, the rest made compact."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ ROOM = 20_000_000  # characters of packed maps on one page, of at most 25 MB
 NUMBERS = ("cos", "cos_se", "rho", "amplification", "energy", "angle")
 
 
-def alike(cell: Cell) -> Any:
-    """Equal for looks that one lens can show: the same images at the same budgets."""
+def images_and_budgets(cell: Cell) -> Any:
+    """Equal for looks that one lens can show."""
     return cell["data"]["fingerprint"], tuple(cell["eps"])
 
 
@@ -22,7 +22,7 @@ def together(looks: Sequence[Look]) -> tuple[list[Look], list[str]]:
     """Those that one lens can show, the same images at the same budgets, within the room of a page; and the others' names."""
     groups: dict[Any, list[Look]] = {}
     for name, cell in looks:
-        groups.setdefault(alike(cell), []).append((name, cell))
+        groups.setdefault(images_and_budgets(cell), []).append((name, cell))
     largest = max(groups.values(), key=len, default=[])
     chosen: list[Look] = []
     for name, cell in largest:
@@ -33,7 +33,7 @@ def together(looks: Sequence[Look]) -> tuple[list[Look], list[str]]:
 
 
 def payload(looks: Sequence[Look], places: Mapping[str, int]) -> dict[str, Any]:
-    """Plain values for the script of the page. The packed bytes are apart, one text a model, in the same order."""
+    """Plain values for the script of the page. The packed bytes are apart, one text per model, in the same order."""
     first = looks[0][1]
     return {
         "data": first["data"],
@@ -78,13 +78,13 @@ def _branches(cell: Cell) -> list[dict[str, Any]]:
     heads = {layer["layer"]: layer["heads"] for layer in cell["layers"]}
     order = {image: i for i, image in enumerate(cell["ids"])}
     states = len(cell["eps"]) + 1
-    found: dict[str, dict[str, list[Any]]] = {layer: {} for layer in heads}
+    tables: dict[str, dict[str, list[Any]]] = {layer: {} for layer in heads}
     for i, layer in enumerate(rows.get("layer", [])):
         empty = [[[None] * (heads[layer] + 1) for _ in order] for _ in range(states)]
-        table = found[layer].setdefault(rows["of"][i], empty)
+        table = tables[layer].setdefault(rows["of"][i], empty)
         head = 0 if rows["head"][i] is None else rows["head"][i] + 1
         table[rows["state"][i]][order[rows["image"][i]]][head] = [_short(rows[key][i]) for key in NUMBERS]
-    return [found[layer["layer"]] for layer in cell["layers"]]
+    return [tables[layer["layer"]] for layer in cell["layers"]]
 
 
 def _short(value: float | None) -> float | None:

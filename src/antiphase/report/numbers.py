@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from antiphase.config import Budget
@@ -10,30 +11,37 @@ Row = dict[str, Any]
 COLUMNS = ("", "reference", "ours", "interval", "reading", "n", "seeds")
 
 
-def figure(value: Any, unit: str) -> str:
+def scaled(value: float, unit: str) -> float:
+    """A share or a difference of shares in percent or points; any other number as it was measured."""
+    return 100 * value if unit else value
+
+
+def value_text(value: float | str | None, unit: str) -> str:
     """A rate in percent, a difference of rates in points, another number to three digits, a word as it is."""
     if value is None or isinstance(value, str):
         return value or "-"
     if unit == "points":
-        return f"{100 * value:+.1f} points"
-    return f"{100 * value:.1f} %" if unit == "%" else number(value)
+        return f"{scaled(value, unit):+.1f} points"
+    return f"{scaled(value, unit):.1f} %" if unit == "%" else number(value)
 
 
-def span(interval: Any, unit: str) -> str:
+def interval_text(interval: Sequence[float] | None, unit: str) -> str:
+    """Its two ends, in the unit of the value that they belong to."""
     if interval is None:
         return "-"
-    low, high = interval
+    low, high = (scaled(end, unit) for end in interval)
     if unit == "points":
-        return f"[{100 * low:+.1f}, {100 * high:+.1f}]"
-    return f"[{100 * low:.1f}, {100 * high:.1f}]" if unit == "%" else f"[{number(low)}, {number(high)}]"
+        return f"[{low:+.1f}, {high:+.1f}]"
+    return f"[{low:.1f}, {high:.1f}]" if unit == "%" else f"[{number(low)}, {number(high)}]"
 
 
 def columns_of(line: Row) -> tuple[str, ...]:
     """A line of a study as texts: label, reference, ours, interval, reading, n, seeds."""
     unit = line["unit"]
-    ours = figure(line["value"], unit) if line["value"] is not None else line.get("text") or line["note"] or "-"
+    ours = value_text(line["value"], unit) if line["value"] is not None else line.get("text") or line["note"] or "-"
     n, seeds = ("-" if line[key] is None else str(line[key]) for key in ("n", "seeds"))
-    return line["label"], figure(line["reference"], unit), ours, span(line["interval"], unit), line["reading"], n, seeds
+    reference, interval = value_text(line["reference"], unit), interval_text(line["interval"], unit)
+    return line["label"], reference, ours, interval, line["reading"], n, seeds
 
 
 def worth_noting(line: Row) -> bool:
@@ -42,7 +50,7 @@ def worth_noting(line: Row) -> bool:
 
 
 def eps_of(row: Row) -> str:
-    """In 255ths, as pixels are; an L2 distance is of no single pixel and stays a number."""
+    """The budget of a stored attack in 255ths, as pixels are; an L2 distance is of no single pixel and stays a number."""
     l2 = row.get("attack", {}).get("within", {}).get("kind") == "L2"
     return f"{row['eps']:g}" if l2 else str(Budget(row["eps"]))
 
@@ -53,10 +61,12 @@ def number(value: float | None) -> str:
 
 
 def percent(rate: Row, digits: int = 1) -> str:
+    """A stored rate; one without any trials is undefined."""
     return "undefined" if rate["value"] is None else f"{100 * rate['value']:.{digits}f} %"
 
 
 def interval_of(rate: Row, digits: int = 1) -> str:
+    """The interval of a stored rate in percent; its n where it has none."""
     if rate["interval"] is None:
         return f"n = {rate['n']}"
     low, high = (100 * v for v in rate["interval"])

@@ -19,7 +19,7 @@ from antiphase.report.figures.contrasts import forest
 from antiphase.report.figures.render import FORMS, svg_of, write_data, write_figure
 from antiphase.report.lens_data import payload, together
 from antiphase.report.page_parts import Figure, Page, Slot, Table
-from antiphase.report.sentences import MARKS, sentence
+from antiphase.report.sentences import MARKS, is_surrogate, reason, sentence, statement
 
 LARGEST = 25_000_000  # bytes of a page that a browser on a small machine still opens
 LENS = ("lens_maps.js", "lens_draw.js", "lens_card.js", "lens.js")
@@ -51,9 +51,15 @@ def _html(page: Page) -> str:
     )
     places = page.places or {model.name: i for i, model in enumerate(page.models)}
     looks, elsewhere = together(page.looks)
-    environment.tests.update(figure=lambda p: isinstance(p, Figure), table=lambda p: isinstance(p, Table))
+    environment.tests.update(
+        figure=lambda part: isinstance(part, Figure), table=lambda part: isinstance(part, Table), surrogate=is_surrogate
+    )
     environment.filters.update(
-        svg=lambda panel: Markup(svg_of(panel)), forest=lambda verdict: Markup(forest(verdict)), sentence=sentence
+        svg=lambda panel: Markup(svg_of(panel)),
+        forest=lambda verdict: Markup(forest(verdict)),
+        sentence=sentence,
+        statement=statement,
+        reason=reason,
     )
     return environment.get_template("page.html").render(
         page=page,
@@ -75,13 +81,13 @@ def _html(page: Page) -> str:
 
 def _groups(table: Table) -> list[tuple[str, str, int]]:
     """Headings over neighbouring columns: (group, model, how many); none where no column has a group."""
-    found: list[tuple[str, str, int]] = []
+    groups: list[tuple[str, str, int]] = []
     for column in table.columns:
-        if found and found[-1][0] == column.group:
-            found[-1] = (*found[-1][:2], found[-1][2] + 1)
+        if groups and groups[-1][0] == column.group:
+            groups[-1] = (*groups[-1][:2], groups[-1][2] + 1)
         else:
-            found.append((column.group, column.model, 1))
-    return found if any(group for group, *_ in found) else []
+            groups.append((column.group, column.model, 1))
+    return groups if any(group for group, *_ in groups) else []
 
 
 def _json(value: Any) -> str:

@@ -1,39 +1,18 @@
-"""What a page is made of, as values. Whatever has results (a comparison, runs, a ledger) is turned into these; nothing else
-is drawn or written about."""
+"""What a page is made of, as values: cards, tables, figures, places for what is missing, in sections.
+
+Whatever has results (a comparison, runs, a ledger) is turned into these by pages/*, and into HTML by page.py.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from antiphase.measures.stats import Verdict
 from antiphase.report.numbers import columns_of
 
-Status = Literal["supported", "not supported", "inconclusive", "not tested here", "no verdict"]
 Panel = Callable[[Any], None]  # draws on one pair of axes
-
-
-@dataclass(frozen=True, kw_only=True)
-class Contrast:
-    """One of the differences that a claim is about."""
-
-    name: str  # what minus what, and where
-    value: float | None
-    interval: tuple[float, float] | None = None  # 95 %
-    n: int | None = None
-    unit: str = "points"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What the contrasts say of a claim."""
-
-    claim: str  # its short name, as K1
-    text: str  # the claim in the words of the paper
-    status: Status
-    contrasts: tuple[Contrast, ...] = ()
-    because: str = ""  # what is missing, or why nothing could be decided
-    surrogate: bool = False  # decided on a stand-in: it says nothing of the paper's own models
 
 
 @dataclass(frozen=True)
@@ -68,7 +47,7 @@ class Table:
 class Figure:
     name: str
     title: str
-    alt: str  # what there is to see, for who cannot see it
+    alt: str  # what there is to see, for readers who cannot see it
     panels: tuple[Panel, ...]
     data: Mapping[str, Sequence[Any]]  # what is drawn, written as CSV
     note: str = ""
@@ -110,7 +89,7 @@ class Page:
     verdicts: tuple[Verdict, ...] = ()
     models: tuple[Model, ...] = ()
     places: Mapping[str, int] | None = None  # of models in the order of colours, where cards do not give it
-    looks: tuple[tuple[str, Mapping[str, Any]], ...] = ()  # (model, cell of studies/looked.py): what the lens shows
+    looks: tuple[tuple[str, Mapping[str, Any]], ...] = ()  # (model, cell of results/look.py): what the lens shows
     no_lens: Slot | None = None  # in the lens's place, where there are no looks
     sections: tuple[Section, ...] = ()
     made: tuple[tuple[str, str], ...] = ()  # where the numbers come from: versions, fingerprints, seeds
@@ -120,13 +99,13 @@ class Page:
 def study_table(
     name: str, title: str, lines: Sequence[Mapping[str, Any]], *, note: str = "", failed: Sequence[str] = ()
 ) -> Table:
-    """reference | ours | reading | n | interval, a line each: those of a study (studies/study.py), as mappings."""
+    """Lines of a study (paper/study.py), as mappings: what, the paper's number, ours, its reading, n, seeds, interval, note."""
     rows: list[tuple[str | Value, ...]] = []
     for line in lines:
         label, reference, ours, interval, reading, n, seeds = columns_of(dict(line))
-        there = line["value"] is not None or bool(line["text"])
-        note_of = line["note"] if there else ""
-        rows.append((label, reference, Value(ours, strong=there), reading, n, seeds, interval, note_of))
+        has_result = line["value"] is not None or bool(line["text"])
+        remark = line["note"] if has_result else ""
+        rows.append((label, reference, Value(ours, strong=has_result), reading, n, seeds, interval, remark))
     words, keys = (
         ("", "reading", "note"),
         ("label", "reference", "value", "reading", "n", "seeds", "interval", "unit", "text", "note"),
@@ -147,11 +126,11 @@ def study_table(
 
 def columns_of_lines(lines: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> dict[str, list[Any]]:
     """Columns of a CSV; an interval is two of them, its ends."""
-    found: dict[str, list[Any]] = {}
+    columns: dict[str, list[Any]] = {}
     for key in keys:
         if key == "interval":
             ends = [line[key] or (None, None) for line in lines]
-            found |= {"low": [low for low, _ in ends], "high": [high for _, high in ends]}
+            columns |= {"low": [low for low, _ in ends], "high": [high for _, high in ends]}
         else:
-            found[key] = [line[key] for line in lines]
-    return found
+            columns[key] = [line[key] for line in lines]
+    return columns

@@ -1,4 +1,8 @@
-"""What the rows say, in sentences. Every number and every direction is read from the rows; nothing is assumed."""
+"""What the rows say, in sentences made by rules: the findings of a comparison, and the verdicts on claims.
+
+Every number and every direction is read from the rows. What a verdict is was decided where its numbers are
+(results/comparison_rule.py, paper/verdict_rule.py); here it is only put into words.
+"""
 
 from __future__ import annotations
 
@@ -6,90 +10,82 @@ from collections.abc import Sequence
 from typing import Any, get_args
 
 from antiphase.config import Budget
-from antiphase.report.numbers import percent, with_interval
-from antiphase.report.page_parts import Contrast, Status, Verdict
+from antiphase.measures.stats import Contrast, Verdict
+from antiphase.paper.verdict_rule import Outcome
+from antiphase.report.numbers import interval_text, percent, value_text, with_interval
+from antiphase.results.comparison_rule import LEVEL, decide, withheld
 
 Row = dict[str, Any]
-LEVEL = 0.05
+MARKS: dict[Outcome, str] = {
+    "supported": "✓",
+    "not supported": "✗",
+    "inconclusive": "≈",
+    "not tested here": "○",
+    "no verdict": "–",
+}
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+WORDS = {"no verdict": "without a verdict"}
 
 
+# ------------------------------------------------------------------------------------------------- a comparison
 def findings(comparison: Row) -> list[str]:
     """The headline first: which of the two is easier to fool, where, and how sure that is."""
-    sides = comparison["models"]
+    models = comparison["models"]
     return [
         _headline(comparison),
         "Clean accuracy on the attacked images is "
-        + " and ".join(f"{with_interval(_clean(side))} for {side['name']}" for side in sides)
+        + " and ".join(f"{with_interval(_clean(model))} for {model['name']}" for model in models)
         + f" (n = {comparison['data']['n']}).",
-        *(sentence for side in sides if side["alignment"] for sentence in _alignment(side)),
-        _lipschitz(sides),
+        *(sentence for model in models if model["alignment"] for sentence in _alignment(model)),
+        _lipschitz(models),
         *([f"They also differ in {'; '.join(comparison['differences'])}."] if comparison["differences"] else []),
         "Each model was trained once: intervals and tests cover the choice of images, not the choice of a training seed.",
     ]
 
 
-def _clean(side: Row) -> Row:
-    rate: Row = side["attacks"][0]["rates"]["clean_accuracy"]
+def _clean(model: Row) -> Row:
+    rate: Row = model["attacks"][0]["rates"]["clean_accuracy"]
     return rate
 
 
-# ------------------------------------------------------------------------------------------------- the headline
 def _headline(comparison: Row) -> str:
-    verdict = _verdict(comparison)
-    floor, sides = comparison["config"]["accuracy_floor"], comparison["models"]
-    if floor is None:
-        return f"No verdict is given at this scale; what was seen: {verdict}"
-    weak = [side["name"] for side in sides if side["test_accuracy"] < floor]
-    if weak:
-        return (
-            f"No verdict: {' and '.join(weak)} stayed below {100 * floor:.0f} % test accuracy; what was seen: {verdict}"
-        )
-    return verdict
+    words, obstacle = _robustness(comparison), withheld(comparison)
+    return words if obstacle is None else f"No verdict: {obstacle}; what the numbers say: {words}"
 
 
-def _verdict(comparison: Row) -> str:
-    """About the images that both models classify correctly, by McNemar's test corrected for the number of budgets."""
-    names, rows = [side["name"] for side in comparison["models"]], comparison["paired"]
-    n, budgets = rows[0]["both_right"]["n"], len(rows)
-    if not n:
+def _robustness(comparison: Row) -> str:
+    verdict = decide(comparison)
+    first, second = (model["name"] for model in comparison["models"])
+    budgets = len(comparison["paired"])
+    if verdict.outcome == "not comparable":
         return "no image is classified correctly by both models, so their robustness cannot be compared."
-    sure = [row for row in rows if row["both_right"]["p_holm"] < LEVEL]
-    test = f"McNemar on the {n} images that both classify correctly, Holm-corrected"
-    if not sure:
+    if verdict.outcome == "no difference shown":
         return (
-            f"no difference in robustness between {names[0]} and {names[1]} could be shown "
-            f"at any of {budgets} budgets ({test})."
+            f"no difference in robustness between {first} and {second} could be shown at any of {budgets} budgets "
+            f"({verdict.why})."
         )
-    by_loser = [[row for row in sure if _loser(row) == i] for i in (0, 1)]
-    if all(by_loser):
+    by_sign = [[c.name for c in verdict.contrasts if ((c.value or 0) > 0) == sign] for sign in (True, False)]
+    if verdict.outcome == "neither is more robust":
         return (
-            f"neither is the more robust: {names[0]} is easier to fool at {_budgets(by_loser[0])}, "
-            f"{names[1]} at {_budgets(by_loser[1])} ({test}, p < {LEVEL:g})."
+            f"neither is the more robust: {first} is easier to fool at {', '.join(by_sign[0])}, "
+            f"{second} at {', '.join(by_sign[1])} ({verdict.why}, p < {LEVEL:g})."
         )
-    loser = 0 if by_loser[0] else 1
-    most = max(sure, key=lambda row: abs(row["both_right"]["only_first"] - row["both_right"]["only_second"]))
-    hits = [most["both_right"][key] / n for key in ("first", "second")]
+    weaker, other = (first, second) if verdict.outcome == "first is easier to fool" else (second, first)
+    largest = max(verdict.contrasts, key=lambda c: abs(c.value or 0))
+    test = next(row["both_right"] for row in comparison["paired"] if str(Budget(row["eps"])) == largest.name)
+    fooled = sorted((test[key] / test["n"] for key in ("first", "second")), reverse=True)
     return (
-        f"{names[loser]} is easier to fool than {names[1 - loser]} at {len(sure)} of {budgets} budgets ({_budgets(sure)}): "
-        f"at {Budget(most['eps'])} PGD breaks {100 * hits[loser]:.1f} % of its images against {100 * hits[1 - loser]:.1f} % "
-        f"({test}, p = {most['both_right']['p_holm']:.2g})."
+        f"{weaker} is easier to fool than {other} at {len(verdict.contrasts)} of {budgets} budgets "
+        f"({', '.join(c.name for c in verdict.contrasts)}): at {largest.name} PGD breaks {100 * fooled[0]:.1f} % of its images "
+        f"against {100 * fooled[1]:.1f} % ({verdict.why}, p = {test['p_holm']:.2g})."
     )
 
 
-def _loser(row: Row) -> int:
-    return 0 if row["both_right"]["only_first"] > row["both_right"]["only_second"] else 1
-
-
-def _budgets(rows: list[Row]) -> str:
-    return ", ".join(str(Budget(row["eps"])) for row in rows)
-
-
-# ------------------------------------------------------------------------------------------------- inside the attention
-def _alignment(side: Row) -> list[str]:
-    """One sentence a layer."""
-    cell = side["alignment"]
+def _alignment(model: Row) -> list[str]:
+    """One sentence per layer."""
+    cell = model["alignment"]
     return [
-        _layer_alignment(side["name"], i, row, side["lipschitz"]["eps"]) + _controls(cell["controls"], i - 1)
+        _layer_alignment(model["name"], i, row, model["lipschitz"]["eps"]) + _controls(cell["controls"], i - 1)
         for i, row in enumerate(cell["layers"], start=1)
     ]
 
@@ -124,89 +120,90 @@ def _layer_alignment(name: str, number: int, row: Row, eps: float) -> str:
     )
 
 
-def _lipschitz(sides: list[Row]) -> str:
+def _lipschitz(models: list[Row]) -> str:
     parts = []
-    for side in sides:
-        layers = side["lipschitz"]["layers"]
+    for model in models:
+        layers = model["lipschitz"]["layers"]
         whole, head, relative = (
             sum(row[key] for row in layers) / len(layers) for key in ("max", "per_head_max", "relative_max")
         )
-        parts.append(f"{side['name']} {whole:.3f} (per head {head:.3f}, relative to the map {relative:.3f})")
-    n, draws = (sides[0]["lipschitz"]["layers"][0][key] for key in ("n", "draws"))
+        parts.append(f"{model['name']} {whole:.3f} (per head {head:.3f}, relative to the map {relative:.3f})")
+    n, draws = (models[0]["lipschitz"]["layers"][0][key] for key in ("n", "draws"))
     return (
         f"Sampled local Lipschitz constants of the maps, mean over layers and {n} images, {draws} draws, lower bounds: "
         f"{', '.join(parts)}."
     )
 
 
-# ------------------------------------------------------------------------------------------------- report.verdicts
-# What verdicts say, in sentences, by rules. The status was decided where the numbers were; nothing is decided here.
-
-
-MARKS: dict[Status, str] = {
-    "supported": "✓",
-    "not supported": "✗",
-    "inconclusive": "≈",
-    "not tested here": "○",
-    "no verdict": "–",
-}
-WORDS = {"no verdict": "without a verdict"}
-STATUSES: tuple[Status, ...] = get_args(Status)
-
-
+# ------------------------------------------------------------------------------------------------- claims
 def headline(verdicts: Sequence[Verdict]) -> str:
-    """How many claims ended how; stand-ins are counted apart, since they decide nothing of the paper's own."""
+    """How many claims ended how; stand-ins are counted apart, since they decide nothing about the paper's own models."""
     if not verdicts:
         return "No claim has been put to the test yet."
-    own, stand_ins = [v for v in verdicts if not v.surrogate], [v for v in verdicts if v.surrogate]
-    said = f"Of {len(own)} claims {_tally(own)}." if len(own) > 1 else f"One claim: {_tally(own)}." if own else ""
+    own, stand_ins = ([v for v in verdicts if is_surrogate(v) == of] for of in (False, True))
+    text = f"Of {len(own)} claims {_tally(own)}." if len(own) > 1 else f"One claim: {_tally(own)}." if own else ""
     if stand_ins:
         words = (
             "further claim was" if len(stand_ins) == 1 and own else "claims were" if len(stand_ins) > 1 else "claim was"
         )
-        said += f" {len(stand_ins)} {words} tested on a stand-in only ({_tally(stand_ins)})."
-    return said.strip()
+        text += f" {len(stand_ins)} {words} tested on a stand-in only ({_tally(stand_ins)})."
+    return text.strip()
+
+
+def is_surrogate(verdict: Verdict) -> bool:
+    """Decided on stand-ins: it says nothing about the paper's own models."""
+    return any(contrast.surrogate for contrast in verdict.contrasts)
 
 
 def _tally(verdicts: Sequence[Verdict]) -> str:
-    counts = {status: sum(v.status == status for v in verdicts) for status in STATUSES}
-    told = [f"{n} {'is' if n == 1 else 'are'} {WORDS.get(status, status)}" for status, n in counts.items() if n]
-    return " and ".join(filter(None, [", ".join(told[:-1]), told[-1]])) if told else "none"
+    counts = {outcome: sum(v.outcome == outcome for v in verdicts) for outcome in OUTCOMES}
+    parts = [f"{n} {'is' if n == 1 else 'are'} {WORDS.get(outcome, outcome)}" for outcome, n in counts.items() if n]
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]])) if parts else "none"
+
+
+def statement(verdict: Verdict) -> str:
+    """The claim itself as a sentence."""
+    return verdict.statement[:1].upper() + verdict.statement[1:].rstrip(".") + "." if verdict.statement else ""
+
+
+def reason(verdict: Verdict) -> str:
+    """Why it was decided so; of a long list of what is missing the first entry and how many there are besides."""
+    first, *more = verdict.why.split("; ")
+    return f"{first}, and {len(more)} more" if len(more) > 1 else verdict.why
 
 
 def sentence(verdict: Verdict) -> str:
-    """One verdict: its status, the contrast that speaks loudest for it, and on how much that rests."""
-    said = f"{verdict.claim} is {WORDS.get(verdict.status, verdict.status)}"
-    if verdict.surrogate:
-        said += ", on a stand-in (this decides nothing of the paper's own models)"
-    telling = _telling(verdict)
-    if telling is not None:
+    """One verdict: its outcome, the contrast that bears it, and on how much that rests."""
+    text = f"{verdict.claim} is {WORDS.get(verdict.outcome, verdict.outcome)}"
+    if is_surrogate(verdict):
+        text += ", on a stand-in (this decides nothing of the paper's own models)"
+    bearing, why = _bearing(verdict), reason(verdict)
+    if bearing is not None:
         others = len(verdict.contrasts) - 1
-        said += f": {contrast_words(telling)}"
-        said += f", and {others} other {'contrast' if others == 1 else 'contrasts'}" if others else ""
-    if verdict.because:
-        because = verdict.because if telling is None else verdict.because.replace(f"{telling.name}: ", "")
-        said += f"{':' if telling is None else ';'} {because}"
-    return said.rstrip(".") + "."
+        text += f": {contrast_words(bearing)}"
+        text += f", and {others} other {'contrast' if others == 1 else 'contrasts'}" if others else ""
+        why = why.replace(f"{bearing.name}: ", "")
+    if why:
+        text += f"{':' if bearing is None else ';'} {why}"
+    return text.rstrip(".") + "."
 
 
 def contrast_words(contrast: Contrast) -> str:
+    """Its value and interval in its unit, its name and its n."""
+    n = f" (n = {contrast.n:,})" if contrast.n else ""
     if contrast.value is None:
-        return f"{contrast.name} is undefined" + (f" (n = {contrast.n})" if contrast.n is not None else "")
-    said = f"{contrast.value:+.3g} {contrast.unit}".strip()
+        return f"{contrast.name} is undefined{n}"
+    text = value_text(contrast.value, contrast.unit)
     if contrast.interval is not None:
-        said += f" [{contrast.interval[0]:+.3g}, {contrast.interval[1]:+.3g}]"
-    return f"{said} for {contrast.name}" + (f" (n = {contrast.n:,})" if contrast.n is not None else "")
+        text += f" {interval_text(contrast.interval, contrast.unit)}"
+    return f"{text} for {contrast.name}{n}"
 
 
-def _telling(verdict: Verdict) -> Contrast | None:
-    """Of a supported claim its weakest contrast, for it bears the verdict; of any other the one farthest from the others' sign.
+def _bearing(verdict: Verdict) -> Contrast | None:
+    """The contrast that bears a verdict: of a supported claim its weakest, of any other the one farthest from the others' sign.
 
-    Weakest is nearest to zero; for a claim that is not supported or undecided that is the one that broke it.
+    Weakest is nearest to zero; of a claim that is not supported or undecided that is the one that broke it.
     """
-    told = [c for c in verdict.contrasts if c.value is not None]
-    if not told:
-        return None
-    total = sum(c.value for c in told if c.value is not None)
-    along = 1.0 if total >= 0 else -1.0
-    return min(told, key=lambda c: along * (c.value or 0.0))
+    defined = [c for c in verdict.contrasts if c.value is not None]
+    along = 1.0 if sum(c.value or 0.0 for c in defined) >= 0 else -1.0
+    return min(defined, key=lambda c: along * (c.value or 0.0), default=None)

@@ -1,4 +1,4 @@
-"""Colours and the style of figures. One colour a model, told apart without red and green; ink that follows the theme.
+"""Colours and the style of figures. One colour per model, distinguishable without red and green; ink that follows the theme.
 
 A figure is drawn in the colours of the light theme. Inside a page each becomes a CSS variable, so that it follows the theme too.
 """
@@ -59,8 +59,8 @@ def other_look(number: int) -> dict[str, str]:
 
 
 def legend(axis: Any, entries: Sequence[tuple[Any, str]], **style: Any) -> None:
-    """What is drawn and its name. Given one by one, for a label that begins with an underscore is else left out."""
-    axis.legend([drawn for drawn, _ in entries], [name for _, name in entries], loc="best", **style)
+    """What is drawn and its name. Given one by one, for matplotlib leaves out a label that begins with an underscore."""
+    axis.legend([drawn for drawn, _ in entries], [name for _, name in entries], **{"loc": "best", **style})
 
 
 def themed(svg: str) -> str:

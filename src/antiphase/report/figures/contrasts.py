@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from antiphase.report.page_parts import Contrast, Verdict
+from antiphase.measures.stats import Contrast, Verdict
+from antiphase.report.numbers import scaled
 from antiphase.report.sentences import contrast_words
 
 WIDTH, ROW, AXIS = 320, 22, 24  # of a drawing, a line and the axis beneath them
@@ -12,7 +13,7 @@ PAD = 14
 
 
 def forest(verdict: Verdict) -> str:
-    """Nothing where there is nothing to draw. Contrasts of several units are drawn apart."""
+    """One drawing per unit; nothing where there is nothing to draw."""
     units = dict.fromkeys(c.unit for c in verdict.contrasts if c.value is not None)
     return "".join(
         _one([c for c in verdict.contrasts if c.unit == unit and c.value is not None], unit) for unit in units
@@ -20,23 +21,23 @@ def forest(verdict: Verdict) -> str:
 
 
 def _one(contrasts: list[Contrast], unit: str) -> str:
-    ends = [end for c in contrasts for end in (c.value or 0.0, *(c.interval or ()))]
+    ends = [scaled(end, unit) for c in contrasts for end in (c.value or 0.0, *(c.interval or ()))]
     reach = max(max(map(abs, ends)), 1e-9) * 1.05
     scale = (WIDTH / 2 - PAD) / reach
     height = ROW * len(contrasts) + AXIS
 
-    def at(value: float) -> float:
+    def at(value: float) -> float:  # in the unit of the axis
         return float(round(WIDTH / 2 + scale * value, 1))
 
     lines = [f'<line class="zero" x1="{at(0)}" x2="{at(0)}" y1="2" y2="{height - AXIS + 4}"/>']
     for i, contrast in enumerate(contrasts):
         y = ROW * i + ROW / 2 + 2
         if contrast.interval is not None:
-            low, high = contrast.interval
+            low, high = (scaled(end, unit) for end in contrast.interval)
             lines.append(f'<line class="range" x1="{at(low)}" x2="{at(high)}" y1="{y}" y2="{y}"/>')
-        lines.append(f'<circle cx="{at(contrast.value or 0.0)}" cy="{y}" r="4.5"/>')
+        lines.append(f'<circle cx="{at(scaled(contrast.value or 0.0, unit))}" cy="{y}" r="4.5"/>')
     for value, x, anchor in ((-reach / 1.05, PAD, "start"), (0.0, at(0), "middle"), (reach / 1.05, WIDTH - PAD, "end")):
-        tick = f"{value:+.2g}" if value else f"0 {unit}"
+        tick = f"{value:+.2g}" if value else f"0 {unit}".strip()
         lines.append(f'<text x="{x}" y="{height - 5}" text-anchor="{anchor}">{escape(tick)}</text>')
     label = escape("; ".join(contrast_words(c) for c in contrasts), quote=True)
     box = f'viewBox="0 0 {WIDTH} {height}"'

@@ -1,29 +1,45 @@
-"""Figures of attacked and measured models, from their cells. The place of a model in `sides` is its colour and its mark."""
+"""Figures of several models side by side: their success under attack, and the sensitivity of their maps.
+
+The place of a model among those of a page is its colour and its mark.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from antiphase.report.figures.series import RATES, boxes, by_layer, curve, number_axis, rate_points
 from antiphase.report.page_parts import Figure
 from antiphase.report.theme import INK, SOFT, colour, legend, look_of
 
 Row = dict[str, Any]
-Side = tuple[str, int, list[Row]]  # name, place among the models of the page, cells
 LONGEST = 26  # letters of a name in a figure
-RATES = {"asr_change": "of all images", "asr_correct": "of correctly classified images"}
+FEW = 4  # boxes that have room for the name of their model beneath them
 
 
-def by_layer(rows: Row, name: str, **only: Any) -> dict[str, list[float]]:
-    """One column of a cell's rows, layer by layer, where the other columns say so; what is undefined is left out."""
-    found: dict[str, list[float]] = {}
-    for i, (layer, value) in enumerate(zip(rows["layer"], rows[name])):
-        if all(rows[key][i] == wanted for key, wanted in only.items()):
-            found.setdefault(layer, []).extend([] if value is None else [value])
-    return found
+class AttackedModel(NamedTuple):
+    name: str
+    place: int  # among the models of the page
+    cells: list[Row]  # one per budget
+
+
+class MeasuredModel(NamedTuple):
+    name: str
+    place: int
+    lipschitz: Row  # cell
+    alignment: Row | None  # cell; None of a model with one branch
+
+
+class LayerValues(NamedTuple):
+    """One measured number per image of one layer."""
+
+    model: str
+    place: int
+    layer: int  # from 1
+    values: list[float]
 
 
 def brief(name: str) -> str:
@@ -32,142 +48,127 @@ def brief(name: str) -> str:
 
 
 # ------------------------------------------------------------------------------------------------- success
-def success_figure(name: str, title: str, sides: Sequence[Side], note: str = "", within: str = "Linf") -> Figure:
+def success_figure(
+    name: str, title: str, models: Sequence[AttackedModel], note: str = "", within: str = "Linf"
+) -> Figure:
     """Attack success against the budget, with 95 % intervals; over all images, and over those first correct."""
-    points = [
-        (side, place, cell["eps"], rate, cell["rates"][rate])
-        for side, place, cells in sides
+    rates = [
+        (model.name, cell["eps"], rate, cell["rates"][rate])
+        for model in models
         for rate in RATES
-        for cell in cells
+        for cell in model.cells
         if cell["rates"][rate]["value"] is not None
     ]
     return Figure(
         name=name,
         title=title,
-        alt=_success_alt(sides),
-        panels=tuple(partial(_success_panel, points=points, rate=rate, within=within) for rate in RATES),
+        alt=_success_alt(models),
+        panels=tuple(partial(_success_panel, models=models, rate=rate, within=within) for rate in RATES),
         data={
-            "model": [p[0] for p in points],
-            "eps_in_255ths": [round(255 * p[2], 6) for p in points],
-            "rate": [p[3] for p in points],
-            "value": [p[4]["value"] for p in points],
-            "low": [p[4]["interval"][0] for p in points],
-            "high": [p[4]["interval"][1] for p in points],
-            "n": [p[4]["n"] for p in points],
+            "model": [model for model, *_ in rates],
+            "eps_in_255ths": [round(255 * eps, 6) for _, eps, *_ in rates],
+            "rate": [rate for _, _, rate, _ in rates],
+            "value": [measured["value"] for *_, measured in rates],
+            "low": [measured["interval"][0] for *_, measured in rates],
+            "high": [measured["interval"][1] for *_, measured in rates],
+            "n": [measured["n"] for *_, measured in rates],
         },
         note=note,
     )
 
 
-def _success_panel(axis: Any, points: list[Any], rate: str, within: str) -> None:
-    chosen = [p for p in points if p[3] == rate]
-    entries = []
-    for name, place in dict.fromkeys((p[0], p[1]) for p in chosen):
-        mine = sorted((p for p in chosen if p[0] == name), key=lambda p: p[2])
-        eps = np.array([255 * p[2] for p in mine])
-        low, high = 100 * np.array([p[4]["interval"] for p in mine]).T
-        axis.fill_between(eps, low, high, color=colour(place), alpha=0.16, linewidth=0)
-        rates = [100 * p[4]["value"] for p in mine]
-        (curve,) = axis.plot(eps, rates, markersize=5, linewidth=1.8, **look_of(place))
-        entries.append((curve, brief(name)))
+def _success_panel(axis: Any, models: Sequence[AttackedModel], rate: str, within: str) -> None:
+    entries, budgets = [], set()
+    for name, place, cells in models:
+        points = rate_points((255 * cell["eps"], cell["rates"][rate]) for cell in cells)
+        if points:
+            entries.append((curve(axis, points, **look_of(place)), brief(name)))
+            budgets |= {x for x, *_ in points}
     axis.set_title(RATES[rate])
     axis.set_xlabel(f"budget ε ({within}, in 255ths of a pixel's range)")
     axis.set_ylabel("predictions changed (%)")
     axis.set_ylim(-2, 102)
-    ticks = sorted({round(255 * p[2], 6) for p in chosen} - {0.0})
-    if ticks:
-        axis.set_xscale("log", base=2)
-        axis.set_xticks(ticks, [f"{t:g}" for t in ticks])
-    axis.minorticks_off()
-    if chosen:
+    if entries:
+        number_axis(axis, budgets)
         legend(axis, entries)
 
 
-def _success_alt(sides: Sequence[Side]) -> str:
-    """The largest budget's and the middle one's rates, so that the curves can be told without seeing them."""
-    told = []
-    for name, _, cells in sides:
+def _success_alt(models: Sequence[AttackedModel]) -> str:
+    """The largest budget's and the middle one's rates, for readers who cannot see the curves."""
+    sentences = []
+    for name, _, cells in models:
         if cells:
             ends = {
                 round(255 * c["eps"], 6): c["rates"]["asr_change"]["value"] for c in (cells[len(cells) // 2], cells[-1])
             }
             words = (f"{'undefined' if v is None else f'{100 * v:.0f} %'} at {eps:g}/255" for eps, v in ends.items())
-            told.append(f"{name}: {', '.join(words)}")
-    return f"Share of predictions changed against the budget. {'; '.join(told)}."
+            sentences.append(f"{name}: {', '.join(words)}")
+    return f"Share of predictions changed against the budget. {'; '.join(sentences)}."
 
 
 # ------------------------------------------------------------------------------------------------- sensitivity
-def sensitivity_figure(
-    name: str, title: str, sides: Sequence[tuple[str, int, Row, Row | None]], note: str = ""
-) -> Figure:
-    """Per-image local Lipschitz estimates of each model, and the cosine between branches where there are two.
-
-    A side is (name, place, cell of lipschitz, cell of alignment or None).
-    """
-    boxes = [
-        (side, place, number, values)
-        for side, place, lipschitz, _ in sides
-        for number, values in enumerate(by_layer(lipschitz["rows"], "max").values(), start=1)
+def sensitivity_figure(name: str, title: str, models: Sequence[MeasuredModel], note: str = "") -> Figure:
+    """Per-image local Lipschitz estimates of each model, and the cosine between branches where there are two."""
+    lipschitz = [
+        LayerValues(model.name, model.place, number, values)
+        for model in models
+        for number, values in enumerate(by_layer(model.lipschitz["rows"], "max").values(), start=1)
     ]
     cosines = [
-        (side, place, number, values)
-        for side, place, _, aligned in sides
-        if aligned
-        for number, values in enumerate(by_layer(aligned["rows"], "cos", pairs="own").values(), start=1)
+        LayerValues(model.name, model.place, number, values)
+        for model in models
+        if model.alignment
+        for number, values in enumerate(by_layer(model.alignment["rows"], "cos", pairs="own").values(), start=1)
     ]
-    means = "; ".join(f"{side} layer {k}: {np.mean(v):.3f}" for side, _, k, v in boxes if v)
-    cos = "; ".join(f"{side} layer {k}: mean {np.mean(v):+.2f}" for side, _, k, v in cosines if v)
+    means = "; ".join(f"{of.model} layer {of.layer}: {np.mean(of.values):.3f}" for of in lipschitz if of.values)
+    cos = "; ".join(f"{of.model} layer {of.layer}: mean {np.mean(of.values):+.2f}" for of in cosines if of.values)
     return Figure(
         name=name,
         title=title,
         alt=f"Sampled local Lipschitz constants, means over images: {means}." + (f" Cosines: {cos}." if cos else ""),
-        panels=(partial(_boxes, series=boxes), *((partial(_cosines, series=cosines),) if cosines else ())),
-        data=_long({"lipschitz": boxes, "cosine": cosines}),
+        panels=(
+            partial(_lipschitz_panel, layers=lipschitz),
+            *([partial(_cosine_panel, layers=cosines)] if cosines else []),
+        ),
+        data=_one_row_per_value({"lipschitz": lipschitz, "cosine": cosines}),
         note=note,
     )
 
 
-def _long(series: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    flat = [(what, side, k, v) for what, found in series.items() for side, _, k, values in found for v in values]
-    return {key: [row[i] for row in flat] for i, key in enumerate(("measure", "model", "layer", "value"))}
+def _one_row_per_value(measures: dict[str, list[LayerValues]]) -> dict[str, list[Any]]:
+    rows = [(name, of.model, of.layer, v) for name, layers in measures.items() for of in layers for v in of.values]
+    return {key: [row[i] for row in rows] for i, key in enumerate(("measure", "model", "layer", "value"))}
 
 
-def _boxes(axis: Any, series: list[Any]) -> None:
-    drawn = axis.boxplot(
-        [values for *_, values in series],
-        tick_labels=[f"{brief(side)}\nlayer {k}" if len(series) <= 4 else f"{k}" for side, _, k, _ in series],
-        patch_artist=True,
-        widths=0.5,
-        showfliers=False,
-        medianprops={"color": INK},
-    )
-    for box, (_, place, *_rest) in zip(drawn["boxes"], series):
-        box.set(facecolor=colour(place), alpha=0.5, edgecolor=colour(place))
-    if len(series) > 4:
-        of = {place: (box, brief(side)) for box, (side, place, *_rest) in zip(drawn["boxes"], series)}
-        legend(axis, list(of.values()))
+def _lipschitz_panel(axis: Any, layers: list[LayerValues]) -> None:
+    drawn = [boxes(axis, [of.values], [at], colour(of.place)) for at, of in enumerate(layers)]
+    few = len(layers) <= FEW
+    names = [f"{brief(of.model)}\nlayer {of.layer}" if few else str(of.layer) for of in layers]
+    axis.set_xticks(range(len(layers)), names)
+    if not few:
+        first_of = {of.place: (box, brief(of.model)) for box, of in zip(drawn, layers)}
+        legend(axis, list(first_of.values()))
         axis.set_xlabel("layer")
     axis.set_ylim(bottom=0)
     axis.set_ylabel("‖change of map‖ / ‖noise‖ (no unit)")
     axis.set_title("map moves per unit of pixel noise")
-    axis.grid(axis="x", visible=False)
 
 
-def _cosines(axis: Any, series: list[Any]) -> None:
+def _cosine_panel(axis: Any, layers: list[LayerValues]) -> None:
     entries = []
-    for side, place in dict.fromkeys((s, p) for s, p, *_ in series):
-        values = [v for s, _, _, found in series if s == side for v in found]
+    for model, place in dict.fromkeys((of.model, of.place) for of in layers):
+        values = [v for of in layers if of.model == model for v in of.values]
         bars = axis.hist(values, bins=24, color=colour(place), alpha=0.6)[2]
-        entries.append((bars, brief(side)))
+        entries.append((bars, brief(model)))
     axis.axvline(0, color=INK, linewidth=1)
-    for word, side, shift in (("opposed", "right", -6), ("aligned", "left", 6)):
+    for word, edge, shift in (("opposed", "right", -6), ("aligned", "left", 6)):
         axis.annotate(
             word,
             (0, 1),
             (shift, -2),
             xycoords=("data", "axes fraction"),
             textcoords="offset points",
-            ha=side,
+            ha=edge,
             va="top",
             color=SOFT,
         )

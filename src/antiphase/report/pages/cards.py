@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from antiphase.measures.stats import wilson
-from antiphase.report.numbers import interval_of
+from antiphase.report.numbers import interval_text, value_text
 from antiphase.report.page_parts import Value
 
 
 def accuracy(value: float, n: int | None) -> Value:
     """With Wilson's 95 % interval where it is known of how many images it is."""
-    known = f"{interval_of({'interval': wilson(value, n), 'n': n})}, n = {n}" if n else ""
-    return Value(f"{100 * value:.1f} %", known)
+    interval = f"{interval_text(wilson(value, n), '%')}, n = {n}" if n else ""
+    return Value(value_text(value, "%"), interval)
 
 
 def command(verb: str, folders: Sequence[object], *options: str) -> str:

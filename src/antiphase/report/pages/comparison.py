@@ -6,11 +6,12 @@ import shlex
 from typing import Any
 
 from antiphase.config import Budget
-from antiphase.report.figures.models import sensitivity_figure, success_figure
+from antiphase.report.figures.models import AttackedModel, MeasuredModel, sensitivity_figure, success_figure
 from antiphase.report.numbers import interval_of, percent
-from antiphase.report.page_parts import Column, Figure, Model, Page, Section, Slot, Table, Value
+from antiphase.report.page_parts import Column, Model, Page, Section, Slot, Table, Value
 from antiphase.report.pages.cards import accuracy, command
-from antiphase.report.sentences import LEVEL, findings
+from antiphase.report.sentences import findings
+from antiphase.results.comparison_rule import is_significant
 
 Row = dict[str, Any]
 NEEDS = ("models", "paired", "config", "data", "differences", "denominators", "environment")
@@ -18,18 +19,20 @@ RATES = {"robust_accuracy": "robust acc.", "asr_change": "asr_change", "asr_corr
 
 
 def comparison_page(comparison: Row, source: str = "comparison.json") -> Page:
-    names = [side["name"] for side in comparison["models"]]
+    """The findings, a card for each model, the lens, attack success, and the sensitivity of the maps."""
+    models = comparison["models"]
+    names = [model["name"] for model in models]
     headline, *others = findings(comparison)
     looks = tuple((n, cell) for n, cell in zip(names, comparison.get("looks") or []) if cell)
-    worded = [] if comparison["models"][0]["epochs"] else [f"--data {shlex.quote(comparison['data']['name'])}"]
-    folders = [side.get("folder", side["name"]) for side in comparison["models"]]
-    again = command("compare", folders, *worded, "--out FOLDER")
+    data = [] if models[0]["epochs"] else [f"--data {shlex.quote(comparison['data']['name'])}"]
+    folders = [model.get("folder", model["name"]) for model in models]
+    again = command("compare", folders, *data, "--out FOLDER")
     return Page(
         title=" and ".join(names),
         lede=_lede(comparison),
         headline=headline,
         findings=tuple(others),
-        models=tuple(_card(side, comparison["data"]["n"]) for side in comparison["models"]),
+        models=tuple(_card(model, comparison["data"]["n"]) for model in models),
         looks=looks,
         no_lens=None if looks else Slot(study="lens", command=again, why="This comparison kept no maps for the lens."),
         sections=(_under_attack(comparison), _inside(comparison)),
@@ -49,32 +52,37 @@ def _lede(c: Row) -> str:
     )
 
 
-def _card(side: Row, n: int) -> Model:
-    clean = side["attacks"][0]["rates"]["clean_accuracy"]
-    trained = side["epochs"]
+def _card(model: Row, n: int) -> Model:
+    clean = model["attacks"][0]["rates"]["clean_accuracy"]
+    trained = model["epochs"]
     facts = [
-        ("parameters", Value(f"{side['parameters']:,}")),
+        ("parameters", Value(f"{model['parameters']:,}")),
         (f"clean accuracy (n = {n} attacked)", Value(percent(clean), interval_of(clean))),
         *(
-            [(f"train accuracy, last of {trained} epochs", accuracy(side["train_accuracy"], side.get("train_images")))]
+            [
+                (
+                    f"train accuracy, last of {trained} epochs",
+                    accuracy(model["train_accuracy"], model.get("train_images")),
+                )
+            ]
             if trained
             else []
         ),
         (
-            f"{'' if trained else 'zero-shot '}test accuracy (n = {side['test_images']})",
-            accuracy(side["test_accuracy"], side["test_images"]),
+            f"{'' if trained else 'zero-shot '}test accuracy (n = {model['test_images']})",
+            accuracy(model["test_accuracy"], model["test_images"]),
         ),
         *(
             (f"λ of layer {i} (from {row['lambda_init']:.3g})", Value(f"{row['lambda']:.3f}"))
-            for i, row in enumerate(side["lambda"], start=1)
+            for i, row in enumerate(model["lambda"], start=1)
         ),
     ]
-    return Model(name=side["name"], title=f"{side['title']}, depth {side['depth']}", facts=tuple(facts))
+    return Model(name=model["name"], title=f"{model['title']}, depth {model['depth']}", facts=tuple(facts))
 
 
 # ------------------------------------------------------------------------------------------------- sections
 def _under_attack(c: Row) -> Section:
-    sides = [(side["name"], i, side["attacks"]) for i, side in enumerate(c["models"])]
+    models = [AttackedModel(model["name"], i, model["attacks"]) for i, model in enumerate(c["models"])]
     return Section(
         name="under-attack",
         title="Under attack",
@@ -83,7 +91,7 @@ def _under_attack(c: Row) -> Section:
             success_figure(
                 "attack-success",
                 "Attack success",
-                sides,
+                models,
                 "Bands are 95 % Wilson intervals, the starts of one image counted as one cluster.",
             ),
             _attack_table(c),
@@ -94,19 +102,19 @@ def _under_attack(c: Row) -> Section:
 def _attack_table(c: Row) -> Table:
     both = f"both right (n = {c['paired'][0]['both_right']['n']})"
     columns = [Column(title="budget", words=True)]
-    columns += [Column(title=t, group=s["name"], model=s["name"]) for s in c["models"] for t in RATES.values()]
+    columns += [Column(title=t, group=m["name"], model=m["name"]) for m in c["models"] for t in RATES.values()]
     columns += [Column(title="broken", group=both), Column(title="p (Holm)", group=both)]
     rows = []
-    for pair, *cells in zip(c["paired"], *(side["attacks"] for side in c["models"])):
+    for pair, *cells in zip(c["paired"], *(model["attacks"] for model in c["models"])):
         test = pair["both_right"]
         rates = [cell["rates"][name] for cell in cells for name in RATES]
-        sure = test["p_holm"] < LEVEL
+        strong = is_significant(test)
         rows.append(
             (
                 Value(str(Budget(pair["eps"]))),
                 *(Value(percent(rate), interval_of(rate)) for rate in rates),
-                Value(f"{test['first']} : {test['second']}", strong=sure),
-                Value(f"{test['p_holm']:.2g}", strong=sure),
+                Value(f"{test['first']} : {test['second']}", strong=strong),
+                Value(f"{test['p_holm']:.2g}", strong=strong),
             )
         )
     meanings = " ".join(f"{name} {meaning}." for name, meaning in c["denominators"].items())
@@ -124,9 +132,9 @@ def _attack_table(c: Row) -> Table:
 
 def _attack_data(c: Row) -> dict[str, list[Any]]:
     flat = [
-        (Budget(cell["eps"]), side["name"], name, rate["value"], *(rate["interval"] or (None, None)), rate["n"])
-        for side in c["models"]
-        for cell in side["attacks"]
+        (Budget(cell["eps"]), model["name"], name, rate["value"], *(rate["interval"] or (None, None)), rate["n"])
+        for model in c["models"]
+        for cell in model["attacks"]
         for name, rate in cell["rates"].items()
     ]
     names = ("eps", "model", "reading", "ours", "low", "high", "n")
@@ -134,26 +142,26 @@ def _attack_data(c: Row) -> dict[str, list[Any]]:
 
 
 def _inside(c: Row) -> Section:
-    sides = [(s["name"], i, s["lipschitz"], s["alignment"]) for i, s in enumerate(c["models"])]
+    models = [MeasuredModel(m["name"], i, m["lipschitz"], m["alignment"]) for i, m in enumerate(c["models"])]
+    first = models[0].lipschitz
     note = (
-        f"Largest ‖A(x+ξ) − A(x)‖ / ‖ξ‖ over {c['config']['draws']} draws of ξ uniform in "
-        f"±{Budget(c['models'][0]['lipschitz']['eps'])}, per image "
-        f"(n = {c['models'][0]['lipschitz']['data']['n']}): a lower bound, not a certificate. Rows of A1 − λA2 sum to 1 − λ, and "
-        "twins differ in their number of heads, so absolute values are not on the same footing: the findings give them per head "
-        "and relative to the map too."
+        f"Largest ‖A(x+ξ) − A(x)‖ / ‖ξ‖ over {c['config']['draws']} draws of ξ uniform in ±{Budget(first['eps'])}, per image "
+        f"(n = {first['data']['n']}): a lower bound, not a certificate. Rows of A1 − λA2 sum to 1 − λ, and twins differ in "
+        "their number of heads, so absolute values are not on the same footing: the findings give them per head and relative "
+        "to the map too."
     )
-    if any(aligned for *_, aligned in sides):
+    if any(model.alignment for model in models):
         note += (
-            " Cosine: between the Jacobians of A1 and A2 with respect to the pixels, one entry an image and head. Left of "
+            " Cosine: between the Jacobians of A1 and A2 with respect to the pixels, one entry per image and head. Left of "
             "zero the branches react in opposite directions; the subtraction amplifies already from κ/2 down, κ = λ‖J2‖/‖J1‖."
         )
-    figure: Figure = sensitivity_figure("sensitivity", "Sensitivity of the maps", sides, note)
+    figure = sensitivity_figure("sensitivity", "Sensitivity of the maps", models, note)
     return Section(name="inside", title="Inside the attention", parts=(figure,))
 
 
 def _made(c: Row) -> tuple[tuple[str, str], ...]:
     data, environment = c["data"], c["environment"]
-    trained = [(side["name"], _training(side)) for side in c["models"]]
+    trained = [(model["name"], _training(model)) for model in c["models"]]
     return (
         ("data", f"{data['name']}, {data['split']}, n = {data['n']}, fingerprint {data['fingerprint']}"),
         ("attack seed", str(c["config"]["seed"])),
@@ -163,8 +171,8 @@ def _made(c: Row) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _training(side: Row) -> str:
-    if side["epochs"]:
-        return f"{side['epochs']} epochs, training seed {side['training_seed']}"
-    how = f"{side['pair_epochs']} epochs on pairs" if side.get("pair_epochs") else "converted"
-    return f"{how}, prompts {side['prompts']}"
+def _training(model: Row) -> str:
+    if model["epochs"]:
+        return f"{model['epochs']} epochs, training seed {model['training_seed']}"
+    how = f"{model['pair_epochs']} epochs on pairs" if model.get("pair_epochs") else "converted"
+    return f"{how}, prompts {model['prompts']}"

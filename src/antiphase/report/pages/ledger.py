@@ -10,15 +10,16 @@ from typing import Any
 
 from antiphase import files
 from antiphase.config import InputError
+from antiphase.measures.stats import Contrast, Verdict
 from antiphase.paper.catalog import studies
 from antiphase.paper.claims import verdicts
 from antiphase.paper.grid import Setting
 from antiphase.paper.ledger import Damaged, Ledger
 from antiphase.paper.questions import Looked
 from antiphase.paper.study import Found, Study
-from antiphase.report.figures.figure1 import picture_figure
+from antiphase.report.figures.figure1 import figure1
 from antiphase.report.figures.study import figure_of
-from antiphase.report.page_parts import Contrast, Figure, Model, Page, Section, Slot, Table, Verdict, study_table
+from antiphase.report.page_parts import Figure, Model, Page, Section, Slot, Table, study_table
 from antiphase.report.pages.cards import command
 from antiphase.report.sentences import headline
 from antiphase.scales import ScaleName
@@ -29,22 +30,23 @@ PLACES = {name: i for i, name in enumerate(MODELS)}
 
 
 def ledger_page(folder: Path, scale: ScaleName | None = None, data: str | None = None) -> Page:
+    """Every claim with its verdict, the lens, and a section per study: its figure and table, or the command that runs it."""
     ledger = Ledger(folder)
     damaged, rows = ledger.damaged(), list(ledger.readable())
     chosen: ScaleName = scale or _scale_of(rows)
-    setting, found = Setting.at(chosen, data), Found(ledger)
+    setting, answers = Setting.at(chosen, data), Found(ledger)
     mine = [row for row in rows if row["scale"] == chosen]
-    sections = [_section(study, setting, found, folder) for study in studies().values()]
-    judged = _judged(setting, found)
+    sections = [_section(study, setting, answers, folder) for study in studies().values()]
+    decided = _decided(setting, answers)
     pair = [setting.vit(0).key, setting.diffvit(0).key]
     looks = _looks(folder, sorted(mine, key=lambda row: row["key"] not in pair))
     return Page(
         title="Differential attention under attack",
         lede=f"The papers' claims, tables and figures held against our own runs: {setting.data}, scale {chosen}, {len(mine)} "
         "finished cells.",
-        headline=_headline(setting, judged),
+        headline=_headline(setting, decided),
         findings=tuple(f"A row cannot be read: {sentence}" for sentence in damaged),
-        verdicts=judged,
+        verdicts=decided,
         models=tuple(Model(name=name, title="") for name in MODELS[:2]),
         places=PLACES,
         looks=looks,
@@ -63,58 +65,53 @@ def _scale_of(rows: list[Row]) -> ScaleName:
 
 
 # ------------------------------------------------------------------------------------------------- verdicts
-def _judged(setting: Setting, found: Found) -> tuple[Verdict, ...]:
+def _decided(setting: Setting, answers: Found) -> tuple[Verdict, ...]:
     if setting.s.accuracy_floor is None:  # a scale for tests
         return ()
     try:
-        return tuple(verdict_of(row) for row in verdicts(list(studies().values()), setting, found))
+        return tuple(verdict_of(row) for row in verdicts(list(studies().values()), setting, answers))
     except Damaged:
         return ()  # the row is named among the findings
 
 
 def verdict_of(row: Row) -> Verdict:
-    """A row of `studies/claims.py` as a part of the page; its contrasts are those of the reading that decides."""
+    """A row of paper/claims.py as a verdict whose contrasts are those of the reading that decides."""
     deciding = [c for c in row["contrasts"] if c["reading"] == row["reading"] and c["value"] is not None]
-    contrasts = tuple(
-        Contrast(
-            name=c["name"],
-            value=100 * c["value"],
-            interval=None if c["interval"] is None else (100 * c["interval"][0], 100 * c["interval"][1]),
-            n=c["n"] or None,
-        )
-        for c in deciding
-    )
+    contrasts = tuple(_contrast_of(contrast) for contrast in deciding)
     return Verdict(
-        claim=row["claim"],
-        text=row["statement"][:1].upper() + row["statement"][1:] + ".",
-        status=row["verdict"],
-        contrasts=contrasts,
-        because=shortened(row["why"]),
-        surrogate=bool(deciding) and any(c["surrogate"] for c in deciding),
+        outcome=row["verdict"], why=row["why"], claim=row["claim"], statement=row["statement"], contrasts=contrasts
     )
 
 
-def shortened(why: str) -> str:
-    """A long list of what is missing: its first entry and how many there are besides."""
-    first, *more = why.split("; ")
-    return f"{first}, and {len(more)} more" if len(more) > 1 else why
+def _contrast_of(row: Row) -> Contrast:
+    return Contrast(
+        name=row["name"],
+        value=row["value"],
+        interval=None if row["interval"] is None else (row["interval"][0], row["interval"][1]),
+        unit=row["unit"],
+        n=row["n"],
+        seeds=row["seeds"],
+        correct=row["right"],
+        surrogate=row["surrogate"],
+    )
 
 
-def _headline(setting: Setting, judged: tuple[Verdict, ...]) -> str:
+def _headline(setting: Setting, decided: tuple[Verdict, ...]) -> str:
     if setting.s.accuracy_floor is None:
         return f"No verdicts: the {setting.scale} scale is for tests. The numbers below show that everything runs, and no more."
-    return headline(judged)
+    return headline(decided)
 
 
 # ------------------------------------------------------------------------------------------------- studies
-def _section(study: Study, setting: Setting, found: Found, folder: Path) -> Section:
+def _section(study: Study, setting: Setting, answers: Found, folder: Path) -> Section:
     fill = command("study run", [study.name], f"--scale {setting.scale} --ledger {shlex.quote(str(folder))}")
     cells = study.grid(setting)
-    done = sum(found.ledger.has(cell) for cell in cells)
-    failed = [f"{cell.title}: {told['error']}" for cell in cells if (told := found.ledger.failure(cell)) is not None]
+    done = sum(answers.ledger.has(cell) for cell in cells)
+    failures = [(cell.title, answers.ledger.failure(cell)) for cell in cells]
+    failed = [f"{title}: {failure['error']}" for title, failure in failures if failure is not None]
     parts: list[Table | Figure | Slot] = []
     try:
-        lines = [asdict(line) for line in study.lines(setting, found)]
+        lines = [asdict(line) for line in study.lines(setting, answers)]
     except Damaged as error:
         lines = []
         parts.append(Slot(study=study.name, command=fill, why=str(error)))
@@ -122,7 +119,7 @@ def _section(study: Study, setting: Setting, found: Found, folder: Path) -> Sect
     if done < len(cells):
         note = f"{done} of {len(cells)} cells are there; {fill} does the rest."
     if any(line["value"] is not None or line["text"] for line in lines) or failed:
-        figure = _figure(study, setting, found, lines)
+        figure = _figure(study, setting, answers, lines)
         parts += [figure] if figure is not None else []
         parts.append(study_table(study.name, f"All lines of {study.name}", lines, note=note, failed=failed))
     elif not parts:
@@ -131,25 +128,25 @@ def _section(study: Study, setting: Setting, found: Found, folder: Path) -> Sect
     return Section(name=name, title=study.title, note=study.question, parts=tuple(parts), short=study.name)
 
 
-def _figure(study: Study, setting: Setting, found: Found, lines: list[Row]) -> Figure | None:
+def _figure(study: Study, setting: Setting, answers: Found, lines: list[Row]) -> Figure | None:
     """Pictures where the study looked at one image, else its numbers."""
     for cell in study.cells(setting):
-        if isinstance(cell, Looked) and found.ledger.has(cell):
-            return picture_figure(study.name, found(cell))
+        if isinstance(cell, Looked) and answers.ledger.has(cell):
+            return figure1(f"{study.name}-figure", answers(cell))
     return figure_of(study.name, "As the papers draw it", lines, PLACES)
 
 
 def _looks(folder: Path, rows: list[Row]) -> tuple[tuple[str, Row], ...]:
     """The latest look of each trained model that somebody has shown images to."""
-    found = []
+    looks = []
     for row in rows:
         kept = sorted((folder / "runs" / row["key"] / "looks").glob("*.json"), key=lambda p: p.stat().st_mtime)
         if kept:
             try:
-                found.append((row["title"], files.read_json(kept[-1], "packed", "eps", "data")))
+                looks.append((row["title"], files.read_json(kept[-1], "packed", "eps", "data")))
             except InputError:
                 continue  # a look is no row of the ledger: it is made again by the command that the slot names
-    return tuple(found)
+    return tuple(looks)
 
 
 def _look_command(folder: Path, keys: list[str], scale: ScaleName) -> str:

@@ -1,4 +1,4 @@
-"""Trained runs side by side as a page, from the cells in their folders. No torch: only files are read."""
+"""Trained runs side by side as a page, from the results stored in their folders. No torch: only files are read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from antiphase import files
 from antiphase.config import Budget, InputError
 from antiphase.paper.study import Line, Unit
-from antiphase.report.figures.models import sensitivity_figure, success_figure
-from antiphase.report.lens_data import alike
+from antiphase.report.figures.models import AttackedModel, MeasuredModel, sensitivity_figure, success_figure
+from antiphase.report.lens_data import images_and_budgets
 from antiphase.report.page_parts import Figure, Model, Page, Section, Slot, Table, Value, study_table
 from antiphase.report.pages.cards import accuracy, command, needs_data
 
@@ -21,8 +21,8 @@ READINGS = ("robust_accuracy", "asr_change", "asr_correct")
 
 
 @dataclass(frozen=True)
-class Found:
-    """One run and every cell that could be read; of the others, why not."""
+class RunResults:
+    """One run and every stored result that could be read; of the others, why not."""
 
     name: str
     folder: Path
@@ -35,29 +35,28 @@ class Found:
 
 
 def runs_page(folders: Sequence[Path]) -> Page:
+    """A card for each run, the lens, and every attack, measure and evaluation that the folders hold."""
     names = [folder.resolve().name for folder in folders]
-    found = [_read(name if names.count(name) == 1 else str(folder), folder) for name, folder in zip(names, folders)]
-    found.sort(key=lambda run: str(run.about.get("title", "")).startswith("Diff"))  # softmax first, as on every page
-    paths = " ".join(str(run.folder) for run in found)
-    worded = ["--data NAME"] if any(needs_data(run.about) for run in found) else []
-    all_of = [run.folder for run in found]
-    looks = _looks(found)
+    runs = [_read(name if names.count(name) == 1 else str(folder), folder) for name, folder in zip(names, folders)]
+    runs.sort(key=lambda run: str(run.about.get("title", "")).startswith("Diff"))  # softmax first, as on every page
+    data = ["--data NAME"] if any(needs_data(run.about) for run in runs) else []
+    looks = _looks(runs)
     return Page(
-        title=", ".join(run.name for run in found) if len(found) < 5 else f"{len(found)} runs",
+        title=", ".join(run.name for run in runs) if len(runs) < 5 else f"{len(runs)} runs",
         lede="What is stored about these runs. Whether two of them differ is not tested here: antiphase compare does that.",
-        findings=tuple(f"A stored result could not be read: {error}" for run in found for error in run.errors),
-        models=tuple(_card(run) for run in found),
+        findings=tuple(f"A stored result could not be read: {error}" for run in runs for error in run.errors),
+        models=tuple(_card(run) for run in runs),
         looks=looks,
-        no_lens=None if looks else Slot(study="lens", command=command("look", all_of, *worded)),
-        sections=(_attacks(found), _measures(found), _evals(found)),
-        made=tuple(("run", f"{run.name}: {run.folder}") for run in found),
-        source=paths,
+        no_lens=None if looks else Slot(study="lens", command=command("look", [run.folder for run in runs], *data)),
+        sections=(_attacks(runs), _measures(runs), _evals(runs)),
+        made=tuple(("run", f"{run.name}: {run.folder}") for run in runs),
+        source=" ".join(str(run.folder) for run in runs),
     )
 
 
-def _read(name: str, folder: Path) -> Found:
+def _read(name: str, folder: Path) -> RunResults:
     about = files.read_json(files.require_run(folder) / "run.json", "model", "data", "environment")
-    run = Found(name, folder, about, [], [], [], [])
+    run = RunResults(name, folder, about, [], [], [], [])
     needs = {
         "attacks": ("rates", "eps", "data"),
         "measures": ("rows", "data", "seed"),
@@ -75,27 +74,27 @@ def _read(name: str, folder: Path) -> Found:
     return run
 
 
-def _looks(found: list[Found]) -> tuple[tuple[str, Row], ...]:
-    """One a run: of those that most of the runs share, the latest."""
-    shared = Counter(kind for run in found for kind in {alike(cell) for cell in run.looks})
+def _looks(runs: list[RunResults]) -> tuple[tuple[str, Row], ...]:
+    """One per run: of those that most of the runs share, the latest."""
+    shared = Counter(question for run in runs for question in {images_and_budgets(cell) for cell in run.looks})
     return tuple(
-        (run.name, max(enumerate(run.looks), key=lambda look: (shared[alike(look[1])], look[0]))[1])
-        for run in found
+        (run.name, max(enumerate(run.looks), key=lambda look: (shared[images_and_budgets(look[1])], look[0]))[1])
+        for run in runs
         if run.looks
     )
 
 
-def _card(run: Found) -> Model:
+def _card(run: RunResults) -> Model:
     about = run.about
     log = files.read_lines(run.folder / "log.jsonl")
     facts = [("data", Value(str((about["data"] or {}).get("name", "none: converted"))))]
-    said = {
+    accuracies = {
         "train_accuracy": (f"train accuracy, last of {len(log)} epochs", "train"),
         "test_accuracy": ("test accuracy", "test"),
         "zero_shot_accuracy": (f"zero-shot test accuracy, after {len(log)} epochs", "test"),
     }
     last = log[-1] if log else {}
-    for key, (words, split) in said.items():
+    for key, (words, split) in accuracies.items():
         if key in last:
             facts.append((words, accuracy(last[key], (about["data"] or {}).get(split, {}).get("images"))))
     stored = run.attacks, run.measures, run.looks, run.evals
@@ -104,65 +103,65 @@ def _card(run: Found) -> Model:
 
 
 # ------------------------------------------------------------------------------------------------- sections
-def _attacks(found: list[Found]) -> Section:
+def _attacks(runs: list[RunResults]) -> Section:
     """One figure and one table for each attack on the same images, whatever its budget."""
     groups: dict[str, list[tuple[int, Row]]] = {}
-    for place, run in enumerate(found):
+    for place, run in enumerate(runs):
         for cell in run.attacks:
             groups.setdefault(_question(cell), []).append((place, cell))
     parts: list[Table | Figure | Slot] = []
     for number, (question, cells) in enumerate(sorted(groups.items()), start=1):
         first = cells[0][1]
-        sides = [
-            (run.name, place, sorted((c for p, c in cells if p == place), key=lambda c: float(c["eps"] or 0)))
-            for place, run in enumerate(found)
+        every = [
+            AttackedModel(run.name, i, sorted((c for p, c in cells if p == i), key=lambda c: float(c["eps"] or 0)))
+            for i, run in enumerate(runs)
         ]
-        held = [side for side in sides if side[2]]
+        attacked = [model for model in every if model.cells]
         data = first["data"]
         within = (first["attack"].get("within") or {}).get("kind", "")
         title = f"{first['attack']['kind']} on {data['n']} {data['name']} {data['split']} images"
         if len({cell["eps"] for _, cell in cells}) > 1:
-            parts.append(success_figure(f"attack-{number}-success", title, held, question, within))
-        parts.append(study_table(f"attack-{number}", title, _lines(held), note=question))
-    slots = _slots("attack", found, "--eps 4/255,8/255")
+            parts.append(success_figure(f"attack-{number}-success", title, attacked, question, within))
+        parts.append(study_table(f"attack-{number}", title, _lines(attacked), note=question))
+    slots = _slots("attack", runs, "--eps 4/255,8/255")
     return Section(name="attacks", title="Under attack", parts=tuple(parts) or slots)
 
 
-def _slots(verb: str, found: list[Found], *options: str) -> tuple[Slot, ...]:
+def _slots(verb: str, runs: list[RunResults], *options: str) -> tuple[Slot, ...]:
     """A command for each run, for these take one."""
     return tuple(
         Slot(study=verb, command=command(verb, [run.folder], *options, *["--data NAME"] * needs_data(run.about)))
-        for run in found
+        for run in runs
     )
 
 
 def _question(cell: Row) -> str:
-    """What was asked, apart from the budget, in words."""
+    """The attack, its settings and images, apart from the budget, in words."""
     attack = {k: v for k, v in cell["attack"].items() if k not in ("within", "kind") and v is not None}
     settings = ", ".join(f"{key} {value}" for key, value in attack.items() if isinstance(value, str | int | float))
     within = cell["attack"].get("within") or {}
     return (
         f"{cell['attack']['kind']} within {within.get('kind', 'its own set')}: {settings}; protocol {cell['protocol']}, "
-        f"{_asked(cell)}"
+        f"{_conditions(cell)}"
     )
 
 
-def _asked(cell: Row) -> str:
+def _conditions(cell: Row) -> str:
     """What two cells must share to be held side by side, whatever they are about."""
     worded = f", prompts {cell['prompts']}" if "prompts" in cell else ""
     return f"seed {cell['seed']}{worded}, images {cell['data']['fingerprint']}"
 
 
-def _lines(sides: list[tuple[str, int, list[Row]]]) -> list[Row]:
+def _lines(models: list[AttackedModel]) -> list[Row]:
     """As lines of a study, without a number of the paper's to hold them against."""
-    return [asdict(line) for name, _, cells in sides for cell in cells for line in _lines_of(name, cell)]
+    return [asdict(line) for model in models for cell in model.cells for line in _lines_of(model.name, cell)]
 
 
 def _lines_of(name: str, cell: Row) -> list[Line]:
     """Rates at a budget; of an attack without one, how far the nearest adversarial images are."""
     if cell["eps"] is None:
-        found = cell["distances"]["correct"]
-        share, median = found["found"], found["median"]
+        distances = cell["distances"]["correct"]
+        share, median = distances["found"], distances["median"]
         near = "median of the smallest L2, of correct images"
         return [
             _line(name, "an adversarial image was found, of correct images", share, share["n"], "%"),
@@ -172,40 +171,42 @@ def _lines_of(name: str, cell: Row) -> list[Line]:
     return [_line(label, reading, cell["rates"][reading], cell["rates"][reading]["n"], "%") for reading in READINGS]
 
 
-def _line(label: str, reading: str, told: Row, n: int, unit: Unit) -> Line:
-    interval = None if told["interval"] is None else (told["interval"][0], told["interval"][1])
-    return Line(label=label, reading=reading, value=told["value"], interval=interval, n=n, seeds=1, unit=unit)
+def _line(label: str, reading: str, estimate: Row, n: int, unit: Unit) -> Line:
+    interval = None if estimate["interval"] is None else (estimate["interval"][0], estimate["interval"][1])
+    return Line(label=label, reading=reading, value=estimate["value"], interval=interval, n=n, seeds=1, unit=unit)
 
 
-def _measures(found: list[Found]) -> Section:
-    """Sampled sensitivity of the maps and the angle between branches: a figure a question, the latest answer of each run."""
-    groups: dict[str, dict[int, tuple[str, int, Row, Row | None]]] = {}
-    for place, run in enumerate(found):
+def _measures(runs: list[RunResults]) -> Section:
+    """Sampled sensitivity of the maps and the angle between branches: one figure per question, of each run the latest answer."""
+    groups: dict[str, dict[int, MeasuredModel]] = {}
+    for place, run in enumerate(runs):
         for cell in run.measures:
             if cell.get("estimator") == "sample" and cell.get("level") == "maps":
-                aligned = [m for m in run.measures if m.get("reading") == "R1" and _asked(m) == _asked(cell)]
-                question = f"{cell['layers'][0]['draws']} draws, {_asked(cell)}"
-                groups.setdefault(question, {})[place] = (run.name, place, cell, aligned[-1] if aligned else None)
+                aligned = [m for m in run.measures if m.get("reading") == "R1" and _conditions(m) == _conditions(cell)]
+                question = f"{cell['layers'][0]['draws']} draws, {_conditions(cell)}"
+                groups.setdefault(question, {})[place] = MeasuredModel(
+                    run.name, place, cell, aligned[-1] if aligned else None
+                )
     parts = tuple(
         sensitivity_figure(
             f"sensitivity-{number}",
             "Sensitivity of the maps",
-            list(sides.values()),
-            f"n = {next(iter(sides.values()))[2]['data']['n']} images; {question}.",
+            list(models.values()),
+            f"n = {next(iter(models.values())).lipschitz['data']['n']} images; {question}.",
         )
-        for number, (question, sides) in enumerate(sorted(groups.items()), start=1)
+        for number, (question, models) in enumerate(sorted(groups.items()), start=1)
     )
-    return Section(name="inside", title="Inside the attention", parts=parts or _slots("measure", found))
+    return Section(name="inside", title="Inside the attention", parts=parts or _slots("measure", runs))
 
 
-def _evals(found: list[Found]) -> Section:
+def _evals(runs: list[RunResults]) -> Section:
     """Every number of every stored evaluation, with n and its interval."""
     lines = [
-        asdict(_line(f"{run.name}, {cell['data']['name']}, {_asked(cell)}", row["name"], row, row["n"], "%"))
-        for run in found
+        asdict(_line(f"{run.name}, {cell['data']['name']}, {_conditions(cell)}", row["name"], row, row["n"], "%"))
+        for run in runs
         for cell in run.evals
         for row in cell["rows"]
     ]
-    slots = tuple(Slot(study="eval", command=command("eval", [run.folder], "--on NAME")) for run in found)
+    slots = tuple(Slot(study="eval", command=command("eval", [run.folder], "--on NAME")) for run in runs)
     table = study_table("evaluations", "Stored evaluations", lines)
     return Section(name="evaluations", title="What the features are good for", parts=(table,) if lines else slots)

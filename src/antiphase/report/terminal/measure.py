@@ -1,25 +1,19 @@
-"""What `antiphase measure` found: tables on the terminal, raw rows and figures in a folder."""
+"""What `antiphase measure` prints: one table per measure, layer by layer."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-from pyarrow import parquet
-
-from antiphase import files
 from antiphase.config import Budget
-from antiphase.console import say, stdout
+from antiphase.console import stdout
 from antiphase.report.numbers import number, percent, with_interval
 from antiphase.report.terminal.tables import table
 
 Row = dict[str, Any]
 
 
-def show_lens(result: Row) -> None:
+def show_measures(result: Row) -> None:
     for measure, show in SHOWN.items():
         if measure in result:
             show(result[measure])
@@ -171,47 +165,3 @@ SHOWN: dict[str, Callable[[Any], None]] = {
     "correlation": _show_correlation,
     "lambda": _show_lambda,
 }
-
-
-# ------------------------------------------------------------------------------------------------- a folder
-def write_lens(result: Row, folder: Path, form: str) -> None:
-    """The result without its rows as JSON, the rows of each measure as a table, and a figure of each."""
-    from antiphase.report.figures.measures import draw_lens
-    from antiphase.report.figures.render import write_figures
-
-    plain = {name: _without_rows(value) for name, value in result.items()}
-    files.write_text(folder / "measures.json", json.dumps(plain, indent=2, allow_nan=False) + "\n")
-    for name, rows in tidy(result).items():
-        path = folder / f"{name}.{form}"
-        if form == "parquet":
-            files.write_whole(path, lambda temporary, rows=rows: parquet.write_table(pa.table(rows), temporary))  # type: ignore[misc]
-        else:
-            names = list(rows)
-            files.write_lines(path, (dict(zip(names, values)) for values in zip(*rows.values())))
-    write_figures(folder, draw_lens(result))
-    say(f"rows and figures: {folder}")
-
-
-def _without_rows(value: Any) -> Any:
-    return [{k: v for k, v in cell.items() if k != "rows"} for cell in value] if isinstance(value, list) else value
-
-
-def tidy(result: Row) -> dict[str, dict[str, list[Any]]]:
-    """The raw rows of each measure over all its cells, a column a name; None where a cell has no such column."""
-    found = {}
-    for measure in SHOWN:
-        cells = [cell for cell in result.get(measure, []) if "rows" in cell]
-        names = list(dict.fromkeys(name for cell in cells for name in (*_labels(cell), *cell["rows"])))
-        table: dict[str, list[Any]] = {name: [] for name in names}
-        for cell in cells:
-            labels, n = _labels(cell), len(cell["rows"]["image"])
-            for name in names:
-                table[name] += cell["rows"].get(name, [labels.get(name)] * n)
-        if cells:
-            found[measure] = table
-    return found
-
-
-def _labels(cell: Row) -> Row:
-    """What tells the rows of one cell from those of another."""
-    return {name: cell[name] for name in ("run", "estimator", "reading", "seed") if name in cell}

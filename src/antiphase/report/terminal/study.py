@@ -1,4 +1,4 @@
-"""Studies on the terminal: what there is, what a run found beside the paper's numbers, and what became of the claims."""
+"""What `antiphase study` prints: the studies there are, our numbers beside the paper's, and what became of the claims."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = dict[str, Any]
 COLOURS = {"supported": "green", "not supported": "red", "inconclusive": "yellow"}
 
 
-def say(text: str, style: str = "") -> None:
+def _print(text: str, style: str = "") -> None:
     stdout.print(text, style=style, markup=False, soft_wrap=True)
 
 
@@ -22,7 +22,7 @@ def show_table(study: Row) -> None:
     table(f"{study['title']} (scale {study['scale']})", COLUMNS, map(columns_of, study["lines"]))
     for line in study["lines"]:
         if worth_noting(line):
-            say(f"- {line['label']}, {line['reading']}: {line['note']}")
+            _print(f"- {line['label']}, {line['reading']}: {line['note']}")
 
 
 def show_list(result: Row) -> None:
@@ -30,18 +30,18 @@ def show_list(result: Row) -> None:
         cost = f"{'about ' * study['priced']}{duration(60 * study['minutes'])} at cpu"
         claims = ", ".join(study["claims"]) or "no claim of its own"
         pair = "; takes --clip and --diffclip" if study["clip"] else ""
-        say(study["name"], "bold")
-        say(f"  {study['question']}\n  {claims}; {cost}{pair}")
+        _print(study["name"], "bold")
+        _print(f"  {study['question']}\n  {claims}; {cost}{pair}")
 
 
 def show_study(result: Row) -> None:
     for study in result["studies"]:
         show_list({"studies": [study]})
-        say(f"  {len(study['cells'])} cells at this scale:")
+        _print(f"  {len(study['cells'])} cells at this scale:")
         for cell in study["cells"]:
-            say(f"    {cell['key']}  {cell['title']}")
+            _print(f"    {cell['key']}  {cell['title']}")
         for contrast in study["contrasts"]:
-            say(f"  {contrast['claim']} says above 0: {contrast['name']} ({contrast['reading']})")
+            _print(f"  {contrast['claim']} says above 0: {contrast['name']} ({contrast['reading']})")
         show_table(study)
 
 
@@ -51,18 +51,18 @@ def show_run(result: Row) -> None:
     for study in result["studies"]:
         show_table(study)
     for cell in result["failed"]:
-        say(f"failed: {cell['title']}: {cell['error']}", "red")
+        _print(f"failed: {cell['title']}: {cell['error']}", "red")
     if result["waiting"]:
-        say(f"{len(result['waiting'])} cells wait for cells that failed or data that are not here", "yellow")
+        _print(f"{len(result['waiting'])} cells wait for cells that failed or data that are not here", "yellow")
     for name, why in result["absent"].items():
-        say(f"{name}: {why}", "yellow")
+        _print(f"{name}: {why}", "yellow")
     show_verdicts(result)
     return None
 
 
 def _show_plan(result: Row) -> None:
     for cell in result["planned"]:
-        say(f"{duration(cell['seconds']):>8}  {cell['title']}")
+        _print(f"{duration(cell['seconds']):>8}  {cell['title']}")
     learned = result["learned_from"]
     basis = (
         f"priced by {learned} finished cells"
@@ -70,22 +70,22 @@ def _show_plan(result: Row) -> None:
         else "priced by operations on two CPU cores: no cell is finished yet"
     )
     total = duration(result["seconds"])
-    say(f"{len(result['planned'])} cells to do, about {total} ({basis}); {result['there']} are there", "bold")
+    _print(f"{len(result['planned'])} cells to do, about {total} ({basis}); {result['there']} are there", "bold")
     for name, why in result["absent"].items():
-        say(f"{name}: {why}", "yellow")
+        _print(f"{name}: {why}", "yellow")
 
 
 def show_status(result: Row) -> None:
-    say(f"{result['ledger']} at scale {result['scale']}", "bold")
+    _print(f"{result['ledger']} at scale {result['scale']}", "bold")
     for study in result["studies"]:
         failed = f", {len(study['failed'])} failed" if study["failed"] else ""
         took = f", {_took(study)}" if study["done"] else ""
-        say(f"  {study['name']:<16} {study['done']} of {study['cells']} cells{took}{failed}")
+        _print(f"  {study['name']:<16} {study['done']} of {study['cells']} cells{took}{failed}")
         for title, error in study["failed"].items():
-            say(f"    failed: {title}: {error}", "red")
-    say(f"  all: {_took(result)}, cells that studies share counted once")
+            _print(f"    failed: {title}: {error}", "red")
+    _print(f"  all: {_took(result)}, cells that studies share counted once")
     for sentence in result["damaged"]:
-        say(sentence, "red")
+        _print(sentence, "red")
 
 
 def _took(spent: Row) -> str:
@@ -94,28 +94,28 @@ def _took(spent: Row) -> str:
 
 def show_verdicts(result: Row) -> None:
     if result["verdicts"] and result["scale"] == "smoke":
-        say("No verdicts: the smoke scale is for tests.", "yellow")
+        _print("No verdicts: the smoke scale is for tests.", "yellow")
         return
     if not result["verdicts"] and result["action"] == "verdicts":
-        say("These studies decide no claim of their own.", "yellow")
+        _print("These studies decide no claim of their own.", "yellow")
     for row in result["verdicts"]:
         style = f"bold {COLOURS.get(row['verdict'], 'dim')}"
-        say(f"{row['claim']}: {row['verdict']} ({row['why']})", style)
-        say(
+        _print(f"{row['claim']}: {row['verdict']} ({row['why']})", style)
+        _print(
             f"  {row['statement']}; decided under {row['reading'] or 'nothing yet'} by {', '.join(row['studies']) or '-'}"
         )
         for reading, other in list(row["readings"].items())[1:]:
-            say(f"  under {reading}: {other['verdict']} ({other['why']})")
+            _print(f"  under {reading}: {other['verdict']} ({other['why']})")
         if len(row["parts"]) > 1:
             for part, other in row["parts"].items():
-                say(f"  {part}: {other['verdict']} ({other['why']})")
+                _print(f"  {part}: {other['verdict']} ({other['why']})")
 
 
 def show_export(result: Row) -> None:
     for path in result["files"]:
         print(path)
     for sentence in result["damaged"]:
-        say(f"left out: {sentence}", "red")
+        _print(f"left out: {sentence}", "red")
 
 
 SHOWN: dict[str, Callable[[Row], None]] = {

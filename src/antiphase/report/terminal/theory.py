@@ -1,4 +1,4 @@
-"""The audit on the terminal: one block a statement, readable at any width."""
+"""What `antiphase theory` prints: one block per statement, readable at any width."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ COLOURS = {"holds": "green", "identity": "green", "violated": "red", "postulated
 
 def show_audit(result: dict[str, Any]) -> None:
     base = "no baseline" if result["baseline"] is None else f"baseline {result['base']}"
-    _say(
+    _print(
         f"{result['model']} in {result['run']}, {base}: the theory on {result['data']['n']} {result['data']['name']} test "
         f"images, {result['probes']} probes (95 % intervals; docs/theory.md explains each row)",
         "bold",
     )
     if result["differences"]:
-        _say(f"the two were made differently: {'; '.join(result['differences'])}", "yellow")
+        _print(f"the two were made differently: {'; '.join(result['differences'])}", "yellow")
     for row in result["rows"]:
         stdout.print()
         colour = COLOURS[row["verdict"].split()[0]]
@@ -35,13 +35,13 @@ def show_audit(result: dict[str, Any]) -> None:
             stdout.print(Padding(_figures(row["figures"]), (0, 0, 0, 9), expand=False))
 
 
-def _say(text: str, style: str) -> None:
+def _print(text: str, style: str) -> None:
     stdout.print(text, style=style, markup=False)
 
 
-def _figures(found: dict[str, Any]) -> Table:
+def _figures(figures: dict[str, Any]) -> Table:
     grid = Table.grid(padding=(0, 2, 0, 0))
-    for name, value in found.items():
+    for name, value in figures.items():
         grid.add_row(Text(name, style="dim"), Text(_value(value)))
     return grid
 

@@ -1,0 +1,64 @@
+"""The page of runs shows what their folders hold, and the commands for what they lack."""
+
+import re
+import shlex
+import shutil
+
+from antiphase import files
+from antiphase.report.numbers import interval_of, percent
+from antiphase.report.page import write_page
+from antiphase.report.page_parts import Table
+from antiphase.report.pages.cards import needs_data
+from antiphase.report.pages.runs import runs_page
+
+
+def test_runs_become_a_page_from_their_folders_alone(pair, comparison, tmp_path):
+    page = runs_page([run.folder for run in pair])
+    text = write_page(page, tmp_path).read_text()
+    tables = [p for p in page.sections[0].parts if isinstance(p, Table)]  # one an attack that these runs have met
+    first = comparison["models"][0]["attacks"][0]["rates"]["robust_accuracy"]
+    assert [model.name for model in runs_page([run.folder for run in reversed(pair)]).models] == ["ViT", "DiffViT"]
+    rows = [(row[2].text, row[6].text) for table in tables for row in table.rows if len(row) > 6]
+    assert (percent(first), interval_of(first)) in rows
+    assert "lens-packed-1" in text
+
+
+def test_one_run_without_results_is_a_page_of_slots_and_a_broken_cell_is_named(pair, tmp_path):
+    alone = tmp_path / "alone"
+    shutil.copytree(pair[1].folder, alone, ignore=shutil.ignore_patterns("attacks", "measures", "looks", "evals"))
+    commands = [part.command for section in runs_page([alone]).sections for part in section.parts]
+    assert [c.split()[1] for c in commands] == ["attack", "measure", "eval"]
+    assert runs_page([alone]).no_lens.command == f"antiphase look {alone}"
+    (alone / "attacks").mkdir()
+    (alone / "attacks" / "x.json").write_text("{")
+    text = write_page(runs_page([alone]), tmp_path / "page").read_text()
+    assert "A stored result could not be read" in text
+    assert "x.json is not valid JSON" in text
+
+
+def test_other_prompts_are_another_question_and_of_one_question_the_latest_answer_is_shown(pair, comparison, tmp_path):
+    run = tmp_path / "it's a$\\x$"
+    shutil.copytree(pair[1].folder, run, ignore=shutil.ignore_patterns("attacks", "measures", "looks", "evals"))
+    commands = [part.command for section in runs_page([run]).sections for part in section.parts]
+    assert all(shlex.split(c)[2] == str(run) for c in commands)
+    attack, measured = comparison["models"][1]["attacks"][0], comparison["models"][1]["lipschitz"]
+    for prompts in ("paper", "a"):
+        files.write_json(run / "attacks" / f"{prompts}.json", {**attack, "prompts": prompts})
+        files.write_json(run / "measures" / f"{prompts}.json", {**measured, "prompts": prompts})
+        files.write_json(run / "measures" / f"{prompts}-again.json", {**measured, "prompts": prompts})
+    rows = [{"name": "top-1", "value": 0.5, "n": 100, "interval": [0.4, 0.6], "of": "images", "chance": 0.1}]
+    files.write_json(run / "evals" / "x.json", {"rows": rows, "data": {**attack["data"], "name": "pets"}, "seed": 0})
+    page = runs_page([run])
+    attacks, inside, evals = (section.parts for section in page.sections)
+    assert sorted(re.search("prompts (\\w+)", table.note)[1] for table in attacks) == ["a", "paper"]
+    assert [len(figure.data["value"]) for figure in inside] == [len(measured["rows"]["max"])] * 2
+    assert [v.text for v in evals[0].rows[0]][2:] == ["50.0 %", "top-1", "100", "1", "[40.0, 60.0]"]
+    assert (evals[0].data["low"], evals[0].data["high"]) == ([0.4], [0.6])
+    n = pair[1].about["data"]["test"]["images"]
+    assert dict(page.models[0].facts)["test accuracy"].small.endswith(f"], n = {n}")
+    write_page(page, tmp_path / "page")
+
+
+def test_a_converted_clip_is_told_to_name_images():
+    assert needs_data({"data": {}})
+    assert not needs_data({"data": {"class_names": ["cat"]}})
