@@ -13,7 +13,7 @@ from antiphase.report.pages.comparison import comparison_page
 from antiphase.report.sentences import headline
 
 
-def test_the_page_asks_nothing_of_the_network_and_is_small(page):
+def test_the_page_requests_nothing_from_the_network_and_is_small(page):
     text = page.read_text()
     assert not re.search(r'(src|href)="(https?:|//)', text)
     assert "default-src 'none'" in text

@@ -6,7 +6,7 @@ from antiphase.report.page import write_page
 from antiphase.report.page_parts import Page, Section, study_table
 
 
-def test_a_study_table_has_the_five_columns_and_names_what_failed(lines, tmp_path):
+def test_the_table_of_a_study_shows_reference_and_measurement_side_by_side_and_names_failures(lines, tmp_path):
     table = study_table("table1", "Table 1", lines, failed=["DiffViT: out of memory <now>"])
     titles = [c.title for c in table.columns]
     assert titles == ["what", "reference", "ours", "reading", "n", "seeds", "95 % interval"]

@@ -80,7 +80,7 @@ def test_the_words_of_a_verdict_name_its_outcome_its_weakest_contrast_and_n():
     assert sentence(undefined) == "K1 is inconclusive: n = 0."
 
 
-def test_only_differences_of_shares_are_said_in_points():
+def test_only_differences_of_shares_are_given_in_points():
     cosine = contrast(-0.1234, -0.2, -0.04, "mean cosine", unit="")
     assert contrast_words(cosine) == "-0.123 [-0.2, -0.04] for mean cosine (n = 512)"
     assert contrast_words(replace(cosine, unit="%")) == "-12.3 % [-20.0, -4.0] for mean cosine (n = 512)"

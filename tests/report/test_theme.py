@@ -1,4 +1,4 @@
-"""Models can be told apart by every reader."""
+"""The colours of models can be distinguished by every reader."""
 
 import numpy as np
 import pytest
@@ -21,9 +21,9 @@ BLINDNESS = {  # Machado, Oliveira and Fernandes 2009, complete
 
 @pytest.mark.parametrize("kind", BLINDNESS)
 @pytest.mark.parametrize(("colours", "ground"), [(theme.MODELS, "#ffffff"), (theme.MODELS_DARK, "#101419")])
-def test_models_are_told_apart_by_colour_blind_readers_and_stand_out(colours, ground, kind):
-    seen = [np.clip(BLINDNESS[kind] @ luminance(c), 0, 1) ** (1 / 2.2) for c in colours]
-    apart = min(np.linalg.norm(a - b) for i, a in enumerate(seen[:2]) for b in seen[:i])
+def test_colours_of_models_differ_for_colour_blind_readers_and_contrast_with_the_page(colours, ground, kind):
+    perceived = [np.clip(BLINDNESS[kind] @ luminance(c), 0, 1) ** (1 / 2.2) for c in colours]
+    apart = min(np.linalg.norm(a - b) for i, a in enumerate(perceived[:2]) for b in perceived[:i])
     assert apart > 0.3  # the two of a comparison; more models also differ by mark and line
     back = luminance(ground) @ LUMA
     for colour in colours:

@@ -11,7 +11,7 @@ def test_the_paired_test_is_about_images_that_both_classify_correctly(comparison
         assert row["both_right"]["n"] == n < row["all"]["n"] == 120
 
 
-def test_differences_between_the_runs_are_said(pair, digits, tmp_path):
+def test_differences_between_the_runs_are_listed(pair, digits, tmp_path):
     from antiphase.models import ViTConfig
     from antiphase.training import TrainConfig
     from antiphase.training.loop import train

@@ -214,20 +214,20 @@ def show(result: dict[str, Any]) -> None:
     from antiphase.measures.stats import wilson
 
     last, n = result["log"][-1], result["test_images"]
-    judged = {
+    names = {
         "zero_shot_accuracy": "zero-shot test accuracy",
         "text_recall_at_1": "text R@1",
         "image_recall_at_1": "image R@1",
     }
-    found = ", ".join(
+    accuracies = ", ".join(
         f"{name} {100 * last[key]:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
-        for key, name in judged.items()
+        for key, name in names.items()
         if key in last
         for low, high in [wilson(last[key], n)]  # the captions of an image stand or fall together: n is of images
     )
     lam = ", ".join(f"{value:.3f}" for value in last["lambda"].values())
     print(
-        f"{result['title']} in {result['run']}: {last['epoch']} epochs, loss {last['loss']:.4f}, {found} "
+        f"{result['title']} in {result['run']}: {last['epoch']} epochs, loss {last['loss']:.4f}, {accuracies} "
         f"(n = {n:,} test images), logit scale {last['logit_scale']:.1f}" + (f", lambda {lam}" if lam else "")
     )
     for kind, n in result["skipped"].items():

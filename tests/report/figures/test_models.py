@@ -4,7 +4,7 @@ from antiphase.report.figures.models import AttackedModel, success_figure
 from antiphase.report.figures.render import svg_of
 
 
-def test_names_in_a_figure_stand_as_they_are_written(comparison):
+def test_names_in_a_figure_appear_exactly_as_written(comparison):
     names = ("a$\\x$", "_clip")
     cells = [side["attacks"] for side in comparison["models"]]
     figure = success_figure("x", "X", [AttackedModel(name, i, cells[i]) for i, name in enumerate(names)])

@@ -19,11 +19,11 @@ def test_the_page_carries_every_number_with_its_interval(comparison, page):
         for rate in (cell["rates"][name] for name in ("robust_accuracy", "asr_change", "asr_correct"))
     ]
     assert [cell for cell in cells if "<small>" in cell] == expected
-    for said in findings(comparison):
-        assert html.escape(said, quote=False).replace('"', "&#34;").replace("'", "&#39;") in page.read_text()
+    for finding in findings(comparison):
+        assert html.escape(finding, quote=False).replace('"', "&#34;").replace("'", "&#39;") in page.read_text()
 
 
-def test_a_comparison_without_looks_says_how_to_get_them(comparison, tmp_path):
+def test_a_comparison_without_looks_names_the_command_that_makes_them(comparison, tmp_path):
     old = {key: value for key, value in comparison.items() if key != "looks"}
     text = write_page(comparison_page(old), tmp_path).read_text()
     folders = " ".join(side["folder"] for side in old["models"])

@@ -39,7 +39,7 @@ def test_an_empty_ledger_is_a_page_of_commands(tmp_path, cli):
     assert "antiphase look " + " ".join(f"{tmp_path}/runs/{key}" for key in pair) + " --scale cpu" in text
 
 
-def test_a_failed_cell_and_a_damaged_row_are_said_and_smoke_gives_no_verdict(ledger, tmp_path):
+def test_a_failed_cell_and_a_damaged_row_are_named_and_smoke_gives_no_verdict(ledger, tmp_path):
     page = ledger_page(ledger, "smoke")
     text = html.unescape(write_page(page, tmp_path / "page").read_text())
     assert page.headline.startswith("No verdicts: the smoke scale is for tests")

@@ -12,7 +12,7 @@ from antiphase.report.pages.cards import needs_data
 from antiphase.report.pages.runs import runs_page
 
 
-def test_runs_become_a_page_from_their_folders_alone(pair, comparison, tmp_path):
+def test_the_page_of_runs_needs_only_their_folders(pair, comparison, tmp_path):
     page = runs_page([run.folder for run in pair])
     text = write_page(page, tmp_path).read_text()
     tables = [p for p in page.sections[0].parts if isinstance(p, Table)]  # one an attack that these runs have met
@@ -23,7 +23,7 @@ def test_runs_become_a_page_from_their_folders_alone(pair, comparison, tmp_path)
     assert "lens-packed-1" in text
 
 
-def test_one_run_without_results_is_a_page_of_slots_and_a_broken_cell_is_named(pair, tmp_path):
+def test_a_run_without_results_gives_a_page_of_commands_and_a_damaged_result_is_named(pair, tmp_path):
     alone = tmp_path / "alone"
     shutil.copytree(pair[1].folder, alone, ignore=shutil.ignore_patterns("attacks", "measures", "looks", "evals"))
     commands = [part.command for section in runs_page([alone]).sections for part in section.parts]
@@ -36,7 +36,7 @@ def test_one_run_without_results_is_a_page_of_slots_and_a_broken_cell_is_named(p
     assert "x.json is not valid JSON" in text
 
 
-def test_other_prompts_are_another_question_and_of_one_question_the_latest_answer_is_shown(pair, comparison, tmp_path):
+def test_other_prompts_are_another_question_and_the_latest_answer_to_each_question_is_shown(pair, comparison, tmp_path):
     run = tmp_path / "it's a$\\x$"
     shutil.copytree(pair[1].folder, run, ignore=shutil.ignore_patterns("attacks", "measures", "looks", "evals"))
     commands = [part.command for section in runs_page([run]).sections for part in section.parts]
@@ -59,6 +59,6 @@ def test_other_prompts_are_another_question_and_of_one_question_the_latest_answe
     write_page(page, tmp_path / "page")
 
 
-def test_a_converted_clip_is_told_to_name_images():
+def test_only_a_clip_without_classes_of_its_own_needs_data_to_be_named():
     assert needs_data({"data": {}})
     assert not needs_data({"data": {"class_names": ["cat"]}})

@@ -1,4 +1,4 @@
-// The packed bytes of a model, and what can be read from them. Their order is that of studies/looked.py.
+// The packed bytes of a model, and what can be read from them. Their order is that of results/look.py.
 // Tokens of a map: the class token first, if there is one, then the patches row by row.
 
 async function unpack(number, model, images, budgets) {

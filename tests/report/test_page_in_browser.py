@@ -1,4 +1,4 @@
-"""The page in a real browser: it opens quietly, the lens answers hands, keys and links, and everybody can read it."""
+"""The page in a real browser: it opens without errors, the lens follows clicks, keys and links, and it is accessible."""
 
 import copy
 import re
@@ -20,18 +20,20 @@ DEVICES = [(1280, 900), (390, 844)]
 LINK = "#lens?image={}&eps=24/255&layer=1&head=2&query=2.3&left=ViT&right=DiffViT"
 
 
-def hash_of(seen):
-    return dict(part.split("=") for part in seen.evaluate("location.hash").removeprefix("#lens?").split("&"))
+def hash_of(tab):
+    return dict(part.split("=") for part in tab.evaluate("location.hash").removeprefix("#lens?").split("&"))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(("width", "height"), DEVICES)
-def test_the_page_opens_quietly_fits_and_passes_axe(visit, page, axe, tmp_path, width, height, scheme):
-    seen = visit(page, width=width, height=height, scheme=scheme)
-    assert violations(seen, axe) == []
-    assert seen.evaluate("document.documentElement.scrollWidth") == width  # nothing runs off the page
+def test_the_page_opens_without_errors_fits_the_screen_and_passes_axe(
+    visit, page, axe, tmp_path, width, height, scheme
+):
+    tab = visit(page, width=width, height=height, scheme=scheme)
+    assert violations(tab, axe) == []
+    assert tab.evaluate("document.documentElement.scrollWidth") == width  # nothing runs off the page
     shot = tmp_path / f"{width}-{scheme}.png"
-    seen.screenshot(path=shot, full_page=True)
+    tab.screenshot(path=shot, full_page=True)
     image = Image.open(shot).convert("RGB")
     assert len(image.getcolors(maxcolors=10**6)) > 200
     corner = image.getpixel((2, 400))
@@ -39,17 +41,17 @@ def test_the_page_opens_quietly_fits_and_passes_axe(visit, page, axe, tmp_path, 
 
 
 def test_a_click_chooses_the_query_and_the_address_follows(visit, page):
-    seen = visit(page)
-    canvas = seen.locator('.look:nth-child(2) canvas[data-kind="A1"][data-state="clean"]')
+    tab = visit(page)
+    canvas = tab.locator('.look:nth-child(2) canvas[data-kind="A1"][data-state="clean"]')
     box = canvas.bounding_box()
     canvas.click(position={"x": box["width"] * 0.6, "y": box["height"] * 0.3})  # 4 x 4 patches
-    assert hash_of(seen)["query"] == "2.3"
-    assert "row 2, column 3" in seen.locator(".state").inner_text()
+    assert hash_of(tab)["query"] == "2.3"
+    assert "row 2, column 3" in tab.locator(".state").inner_text()
 
 
 def test_keys_move_the_query_and_choose_image_budget_and_head(visit, page):
-    seen = visit(page)
-    seen.locator('canvas[data-kind="pixels"][data-state="clean"]').first.focus()
+    tab = visit(page)
+    tab.locator('canvas[data-kind="pixels"][data-state="clean"]').first.focus()
     for key, name, value in [
         ("ArrowDown", "query", "1.1"),
         ("ArrowRight", "query", "1.2"),
@@ -61,28 +63,28 @@ def test_keys_move_the_query_and_choose_image_budget_and_head(visit, page):
         ("h", "head", "1"),
         ("Shift+h", "head", "mean"),
     ]:
-        seen.keyboard.press(key)
-        assert hash_of(seen)[name] == value, key
-    before = hash_of(seen)
-    seen.keyboard.press("n")
-    seen.keyboard.press("b")
-    after = hash_of(seen)
+        tab.keyboard.press(key)
+        assert hash_of(tab)[name] == value, key
+    before = hash_of(tab)
+    tab.keyboard.press("n")
+    tab.keyboard.press("b")
+    after = hash_of(tab)
     assert after["image"] != before["image"]
     assert after["eps"] != before["eps"]
-    seen.keyboard.press("p")
-    seen.keyboard.press("Shift+b")
-    assert hash_of(seen) == before
+    tab.keyboard.press("p")
+    tab.keyboard.press("Shift+b")
+    assert hash_of(tab) == before
 
 
-def test_a_link_restores_the_view_exactly_and_nonsense_is_ignored(visit, page, comparison):
+def test_a_link_restores_the_view_exactly_and_an_invalid_one_is_ignored(visit, page, comparison):
     ids = comparison["looks"][0]["ids"]
     first = visit(page, LINK.format(ids[5]))
-    told = first.locator("#lens-root").inner_text()
+    text = first.locator("#lens-root").inner_text()
     assert hash_of(first)["query"] == "2.3"
-    assert "row 2, column 3" in told
-    assert "attacked within 24/255" in told
+    assert "row 2, column 3" in text
+    assert "attacked within 24/255" in text
     again = visit(page, first.evaluate("location.hash"))
-    assert again.locator("#lens-root").inner_text() == told
+    assert again.locator("#lens-root").inner_text() == text
     assert again.evaluate("scrollY") > 200  # the lens is in view
     again.evaluate(f"location.hash = '{LINK.format(ids[2])}'")
     again.wait_for_function("document.querySelector('.state').textContent.startsWith('Image 3 of 8')")
@@ -94,7 +96,7 @@ def test_a_link_restores_the_view_exactly_and_nonsense_is_ignored(visit, page, c
 def test_hovering_names_the_patch_and_the_value_of_the_model_itself(visit, page, comparison):
     cell = comparison["looks"][1]
     ids = cell["ids"]
-    seen = visit(page, LINK.format(ids[5]))
+    tab = visit(page, LINK.format(ids[5]))
     maps = next(iter(read_look(cell)[2].values()))  # (states, n, branches, h, N, N)
     state, query, key = (
         cell["eps"].index(24 / 255) + 1,
@@ -109,10 +111,10 @@ def test_hovering_names_the_patch_and_the_value_of_the_model_itself(visit, page,
         ("DA", "attacked"): both[state, 0] - lam * both[state, 1],
     }
     for (kind, shown), value in values.items():
-        canvas = seen.locator(f'.look:nth-child(2) canvas[data-kind="{kind}"][data-state="{shown}"]')
+        canvas = tab.locator(f'.look:nth-child(2) canvas[data-kind="{kind}"][data-state="{shown}"]')
         box = canvas.bounding_box()
         canvas.hover(position={"x": box["width"] * 0.1, "y": box["height"] * 0.9})
-        tip = seen.locator(".tip").inner_text()
+        tip = tab.locator(".tip").inner_text()
         assert tip.startswith("row 4, column 1: ")
         number = float(re.search(r"([−\d.e]+) %$", tip)[1].replace("−", "-"))
         assert number == pytest.approx(100 * value, rel=0.06, abs=1e-4)
@@ -120,63 +122,63 @@ def test_hovering_names_the_patch_and_the_value_of_the_model_itself(visit, page,
 
 def test_the_cards_show_prediction_lambda_alignment_energy_and_angle(visit, page, comparison):
     cell = comparison["looks"][1]
-    seen = visit(page, LINK.format(cell["ids"][5]))
+    tab = visit(page, LINK.format(cell["ids"][5]))
     rows = cell["rows"]
     state = cell["eps"].index(24 / 255) + 1
     wanted = {"state": state, "of": "jacobians", "head": 1, "image": cell["ids"][5]}
     (at,) = [i for i in range(len(rows["cos"])) if all(rows[k][i] == v for k, v in wanted.items())]
-    card = seen.locator(".look").nth(1)
+    card = tab.locator(".look").nth(1)
     line = card.locator("tbody tr").nth(1).inner_text().replace("−", "-").split("\t")
     expected = [rows[name][at] for name in ("cos", "energy", "angle", "amplification")]
     assert [float(v) for v in line[1:]] == pytest.approx(expected, abs=0.006)
     assert f"λ = {cell['layers'][0]['lambda']:.3f}" in card.inner_text()
     guess, p = cell["predictions"][state][5][0]
-    assert f"{cell['class_names'][guess]} at {100 * p:.0f}" in seen.locator(".state").inner_text()
+    assert f"{cell['class_names'][guess]} at {100 * p:.0f}" in tab.locator(".state").inner_text()
     factor = card.locator('.view:has(canvas[data-kind="pixels"][data-state="change"]) p').inner_text()
     assert float(factor.removeprefix("× ")) == pytest.approx(0.5 / (24 / 255), rel=0.01)
 
 
-def test_every_picture_has_a_text_that_says_what_it_shows(visit, page):
-    seen = visit(page)
-    for label in seen.eval_on_selector_all(".view canvas", "all => all.map(c => c.getAttribute('aria-label'))"):
+def test_every_picture_has_a_text_that_describes_it(visit, page):
+    tab = visit(page)
+    for label in tab.eval_on_selector_all(".view canvas", "all => all.map(c => c.getAttribute('aria-label'))"):
         assert len(label) > 20
-    before = seen.locator('canvas[data-kind="A1"]').first.get_attribute("aria-label")
+    before = tab.locator('canvas[data-kind="A1"]').first.get_attribute("aria-label")
     assert "seen from the class token: strongest at row" in before
-    seen.locator('select[data-choice="query"]').select_option("3")
-    after = seen.locator('canvas[data-kind="A1"]').first.get_attribute("aria-label")
+    tab.locator('select[data-choice="query"]').select_option("3")
+    after = tab.locator('canvas[data-kind="A1"]').first.get_attribute("aria-label")
     assert "seen from the patch in row 1, column 3" in after
-    assert all(seen.locator(".panels").nth(i).get_attribute("aria-label") for i in range(2))
-    assert seen.locator(".state").get_attribute("aria-live") == "polite"
+    assert all(tab.locator(".panels").nth(i).get_attribute("aria-label") for i in range(2))
+    assert tab.locator(".state").get_attribute("aria-live") == "polite"
 
 
-def test_the_theme_can_be_turned_and_motion_is_left_out_where_it_is_not_wanted(visit, page):
-    seen = visit(page, reduced_motion="reduce")
+def test_the_theme_can_be_switched_and_reduced_motion_is_respected(visit, page):
+    tab = visit(page, reduced_motion="reduce")
     ground = "getComputedStyle(document.body).backgroundColor"
-    light = seen.evaluate(ground)
-    seen.locator("#theme").click()
-    assert seen.evaluate(ground) != light
-    assert "Light" in seen.locator("#theme").inner_text()
-    assert seen.evaluate("getComputedStyle(document.querySelector('.guess i')).transitionDuration") == "0s"
-    assert seen.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
+    light = tab.evaluate(ground)
+    tab.locator("#theme").click()
+    assert tab.evaluate(ground) != light
+    assert "Light" in tab.locator("#theme").inner_text()
+    assert tab.evaluate("getComputedStyle(document.querySelector('.guess i')).transitionDuration") == "0s"
+    assert tab.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
 
 
-def test_on_paper_the_lens_shows_what_was_chosen_without_its_controls(visit, page, tmp_path):
-    seen = visit(page, scheme="dark")
-    seen.emulate_media(media="print")
-    assert not seen.locator(".lens-controls").is_visible()
-    assert seen.locator(".state").is_visible()
-    assert seen.locator(".view canvas").first.is_visible()
-    assert seen.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    seen.pdf(path=tmp_path / "page.pdf")
+def test_a_printed_page_shows_the_chosen_view_without_the_controls_of_the_lens(visit, page, tmp_path):
+    tab = visit(page, scheme="dark")
+    tab.emulate_media(media="print")
+    assert not tab.locator(".lens-controls").is_visible()
+    assert tab.locator(".state").is_visible()
+    assert tab.locator(".view canvas").first.is_visible()
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    tab.pdf(path=tmp_path / "page.pdf")
     assert (tmp_path / "page.pdf").stat().st_size > 20_000
 
 
-def test_without_scripts_everything_but_the_lens_is_there(page, chromium):
+def test_without_javascript_only_the_lens_is_missing(page, chromium):
     context = chromium.new_context(java_script_enabled=False, color_scheme="dark")
-    seen = context.new_page()
-    seen.goto(page.resolve().as_uri())
-    assert seen.locator("#headline").is_visible()
-    assert "needs JavaScript" in seen.locator("#lens").inner_text()
+    tab = context.new_page()
+    tab.goto(page.resolve().as_uri())
+    assert tab.locator("#headline").is_visible()
+    assert "needs JavaScript" in tab.locator("#lens").inner_text()
     context.close()
 
 
@@ -186,32 +188,32 @@ def test_names_that_look_like_markup_show_as_text(visit, comparison, tmp_path):
     rows["models"][1]["name"] = f"<b>{evil}"
     for cell in rows["looks"]:
         cell["class_names"] = [f"{evil}{i}" for i in range(10)]
-    seen = visit(write_page(comparison_page(rows), tmp_path))
-    assert f"<b>{evil}" in seen.locator("h1").inner_text()
-    assert evil in seen.locator(".state").inner_text()
-    assert evil in seen.locator(".thumb").first.inner_text()
-    assert seen.locator(".look h3").nth(1).inner_text() == f"<b>{evil}"
-    assert seen.locator("#lens script, h1 script, .card b").count() == 0
+    tab = visit(write_page(comparison_page(rows), tmp_path))
+    assert f"<b>{evil}" in tab.locator("h1").inner_text()
+    assert evil in tab.locator(".state").inner_text()
+    assert evil in tab.locator(".thumb").first.inner_text()
+    assert tab.locator(".look h3").nth(1).inner_text() == f"<b>{evil}"
+    assert tab.locator("#lens script, h1 script, .card b").count() == 0
 
 
-def test_one_model_alone_and_layers_or_heads_that_one_of_two_lacks(visit, comparison, tmp_path):
+def test_the_lens_shows_one_model_alone_and_models_with_different_numbers_of_heads(visit, comparison, tmp_path):
     (first, second), base = comparison["looks"], Page(title="one", lede="")
     alone = visit(write_page(Page(title="one", lede="", looks=(("DiffViT", second),)), tmp_path / "a"))
     assert alone.locator(".look").count() == 1
     assert "right" not in hash_of_after_key(alone)
     both = Page(title="two", lede=base.lede, looks=(("ViT", first), ("DiffViT", second), ("again", first)))
-    seen = visit(write_page(both, tmp_path / "b"))
-    seen.locator('select[data-choice="head"]').select_option("4")
-    assert "head 4 of 4" in seen.locator(".look").nth(0).inner_text()
-    assert "head 2 of 2 (it has no head 4)" in seen.locator(".look").nth(1).inner_text()
-    seen.locator('select[data-choice="right"]').select_option(label="again")
-    assert seen.locator(".look h3").nth(1).inner_text() == "again"
+    tab = visit(write_page(both, tmp_path / "b"))
+    tab.locator('select[data-choice="head"]').select_option("4")
+    assert "head 4 of 4" in tab.locator(".look").nth(0).inner_text()
+    assert "head 2 of 2 (it has no head 4)" in tab.locator(".look").nth(1).inner_text()
+    tab.locator('select[data-choice="right"]').select_option(label="again")
+    assert tab.locator(".look h3").nth(1).inner_text() == "again"
 
 
-def hash_of_after_key(seen):
-    seen.locator('canvas[data-kind="pixels"]').first.focus()
-    seen.keyboard.press("n")
-    return hash_of(seen)
+def hash_of_after_key(tab):
+    tab.locator('canvas[data-kind="pixels"]').first.focus()
+    tab.keyboard.press("n")
+    return hash_of(tab)
 
 
 def test_verdicts_come_first_with_their_intervals_and_empty_places_name_a_command(visit, axe, tmp_path):
@@ -240,15 +242,15 @@ def test_verdicts_come_first_with_their_intervals_and_empty_places_name_a_comman
         sections=(Section(name="tables", title="Tables", parts=parts),),
     )
     for scheme in ("light", "dark"):
-        seen = visit(write_page(page, tmp_path), scheme=scheme, width=390)
-        assert violations(seen, axe) == []
-    order = [seen.locator(s).first.bounding_box()["y"] for s in ("#headline", ".verdict", "#lens", "#tables")]
+        tab = visit(write_page(page, tmp_path), scheme=scheme, width=390)
+        assert violations(tab, axe) == []
+    order = [tab.locator(s).first.bounding_box()["y"] for s in ("#headline", ".verdict", "#lens", "#tables")]
     assert order == sorted(order)
-    assert seen.locator(".verdict").count() == 4
-    assert seen.locator(".untested dt").count() == 1
+    assert tab.locator(".verdict").count() == 4
+    assert tab.locator(".untested dt").count() == 1
     assert (
-        "+9.0 points [+6.0, +12.0] for DiffViT − ViT at 1/255 (n = 512)" in seen.locator(".verdict").first.inner_text()
+        "+9.0 points [+6.0, +12.0] for DiffViT − ViT at 1/255 (n = 512)" in tab.locator(".verdict").first.inner_text()
     )
-    assert "the disk is full" in seen.locator("#tables").inner_text()
-    assert "antiphase study run fig3" in seen.locator("#tables").inner_text()
-    assert np.isclose(seen.evaluate("document.documentElement.scrollWidth"), 390)
+    assert "the disk is full" in tab.locator("#tables").inner_text()
+    assert "antiphase study run fig3" in tab.locator("#tables").inner_text()
+    assert np.isclose(tab.evaluate("document.documentElement.scrollWidth"), 390)
