@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from antiphase.attacks import CW, MinimalL2, engine
-from antiphase.attacks.config import Minimal
+from antiphase.attacks.config import MinimumNorm
 from antiphase.data import load
 from antiphase.models.run import Run
 from benchmarks.attack_lines import PAIR, Counted
@@ -48,7 +48,7 @@ def minimal_distance(images: int, part: int, pairs: int) -> Measured:
     return Measured([a / b for a, b in zip(ours.medians, theirs.medians)][1:], _notes(ours, theirs, part))
 
 
-def _compared(attack: Minimal, images: int, part: int, pairs: int) -> tuple[Side, Side]:
+def _compared(attack: MinimumNorm, images: int, part: int, pairs: int) -> tuple[Side, Side]:
     """Both leave the predicted class, so that every image has a distance."""
     model = Run(PAIR / "DiffViT").classifier().eval()
     x, y, ids = load("cifar10", "test").subset(images).all

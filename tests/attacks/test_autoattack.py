@@ -9,7 +9,7 @@ from antiphase.attacks import APGD, FAB, L2, PGD, AutoAttack, Linf, Patch, Squar
 from antiphase.attacks.apgd import checkpoints
 from antiphase.attacks.config import Attack
 from antiphase.attacks.fab import to_plane
-from antiphase.attacks.red_flags import cascade_flags, precision_flags
+from antiphase.attacks.red_flags import precision_flags, stage_flags
 from antiphase.config import InputError
 from antiphase.data.imageset import Batch
 from tests.attacks.shortened import shortened
@@ -189,9 +189,9 @@ def test_a_model_that_hides_its_gradients_is_found_out_by_square(victim, few):
 
 
 def test_stages_that_break_what_they_should_not_raise_a_flag():
-    assert cascade_flags({"APGD-CE": 50, "FAB-T": 1, "Square": 1}, 64) == []
-    assert "FAB broke 9 of 64" in cascade_flags({"APGD-CE": 30, "FAB-T": 9, "Square": 0}, 64)[0]
-    assert "Square broke 2 of 64" in cascade_flags({"APGD-CE": 30, "FAB-T": 0, "Square": 2}, 64)[0]
+    assert stage_flags({"APGD-CE": 50, "FAB-T": 1, "Square": 1}, 64) == []
+    assert "FAB broke 9 of 64" in stage_flags({"APGD-CE": 30, "FAB-T": 9, "Square": 0}, 64)[0]
+    assert "Square broke 2 of 64" in stage_flags({"APGD-CE": 30, "FAB-T": 0, "Square": 2}, 64)[0]
 
 
 def test_success_that_only_float32_sees_raises_a_flag(victim, few):
@@ -336,11 +336,11 @@ def test_fab_finds_smaller_perturbations_than_its_budget(victim, few):
 def test_bumps_have_norm_one_and_moving_them_keeps_the_norm():
     draw = torch.rand(20, 8, generator=torch.Generator().manual_seed(1))
     for side in (1, 3, 7):
-        assert square.pair(side).norm() == pytest.approx(1.0)
-        start = square.first(
-            torch.rand(20, 4 * len(square.grid(torch.Size((20, 3, 12, 12)))[1])), torch.Size((20, 3, 12, 12))
+        assert square.bump_pair(side).norm() == pytest.approx(1.0)
+        start = square.first_bumps(
+            torch.rand(20, 4 * len(square.bump_grid(torch.Size((20, 3, 12, 12)))[1])), torch.Size((20, 3, 12, 12))
         )
-        moved = square.shifted(start / 50, torch.full((20,), side), draw, 0.5)
+        moved = square.moved_bumps(start / 50, torch.full((20,), side), draw, 0.5)
         assert torch.allclose(moved.flatten(1).norm(dim=1), torch.full((20,), 0.5), atol=1e-5)
         assert (moved != start).any()
 

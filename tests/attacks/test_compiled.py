@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from antiphase.attacks import PGD, Linf, compiled, engine
-from antiphase.attacks.compiled import forwards_at_most, repays
+from antiphase.attacks.compiled import compiling_pays, forwards_at_most
 from antiphase.data import load
 from antiphase.models.run import Run
 from tests.conftest import ROOT
@@ -27,7 +27,7 @@ def test_auto_compiles_a_long_evaluation_and_no_short_one():
     for name, long in (("DiffViT", 200_000), ("DiffViT-depth4", 10_000)):
         model = Run(PAIR / name).classifier()
         for n, pays in ((512, False), (long, True)):
-            assert repays(model, image, sum(forwards_at_most(attack, n) for attack in grid)) is pays
+            assert compiling_pays(model, image, sum(forwards_at_most(attack, n) for attack in grid)) is pays
         assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 
 
@@ -68,7 +68,7 @@ def test_compiled_and_eager_attacks_give_the_same_verdicts(name, images):
             engine.run(*args, ids=ids[rows], batch_size=32, compile=choice) for choice in ("always", "never")
         )
         assert (fast.compiled, eager.compiled) == (True, False)
-        for field in ("success", "adversarial_prediction", "changed_in_run", "forwards", "backwards"):
+        for field in ("success", "adversarial_prediction", "changed_in_restart", "forwards", "backwards"):
             assert torch.equal(getattr(fast, field), getattr(eager, field)), field
         assert fast.flags == eager.flags
         assert (fast.adversarial != eager.adversarial).double().mean() < 0.01

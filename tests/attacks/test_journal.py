@@ -68,7 +68,14 @@ def interrupted(victim, few, attack, journal, calls, **options):
 
 
 def assert_same(a, b):
-    for name in ("success", "clean_prediction", "adversarial_prediction", "changed_in_run", "forwards", "backwards"):
+    for name in (
+        "success",
+        "clean_prediction",
+        "adversarial_prediction",
+        "changed_in_restart",
+        "forwards",
+        "backwards",
+    ):
         assert torch.equal(getattr(a, name), getattr(b, name)), name
     assert a.flags == b.flags
     assert (a.adversarial != b.adversarial).double().mean() < 0.01  # other neighbours, other rounding: docs/attacks.md

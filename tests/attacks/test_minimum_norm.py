@@ -8,7 +8,7 @@ import torch
 
 from antiphase.attacks import CW, DDN, FMN, MinimalL2, engine
 from antiphase.attacks.losses import margin
-from antiphase.attacks.minimum_norm import nearer_of
+from antiphase.attacks.minimum_norm import smaller_of
 from antiphase.config import InputError
 from antiphase.data.imageset import Batch
 
@@ -131,7 +131,7 @@ def test_the_best_of_them_is_never_farther_than_any(victim, few):
 def test_of_two_results_a_failure_never_wins(victim, few):
     good, none = run(victim, few, SHORT["fmn"]), run(victim, few, DDN(steps=1, initial_eps=1e-6))
     assert not none.success.any()
-    for both in (nearer_of(good, none), nearer_of(none, good)):
+    for both in (smaller_of(good, none), smaller_of(none, good)):
         assert torch.equal(both.adversarial, good.adversarial)
         assert torch.equal(both.forwards, good.forwards + none.forwards)
 

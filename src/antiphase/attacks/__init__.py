@@ -1,7 +1,7 @@
-"""Attacks: frozen values (config, within) and the engine that runs them. The values import without torch."""
+"""Attacks: frozen values (config, threat_model) and the engine that runs them. The values import without torch."""
 
 from antiphase.attacks.config import APGD, CW, DDN, FAB, FMN, PGD, AutoAttack, MinimalL2, Square, fgsm
-from antiphase.attacks.threat_model import L2, Linf, Patch, Within
+from antiphase.attacks.threat_model import L2, Linf, Patch, ThreatModel
 
 __all__ = [
     "APGD",
@@ -16,6 +16,6 @@ __all__ = [
     "MinimalL2",
     "Patch",
     "Square",
-    "Within",
+    "ThreatModel",
     "fgsm",
 ]

@@ -1,4 +1,4 @@
-"""A list of attacks, each on what the ones before left standing: AutoAttack. n examples."""
+"""AutoAttack (Croce & Hein 2020): a list of attacks, each on the examples that the ones before did not fool. n examples."""
 
 from __future__ import annotations
 
@@ -9,75 +9,83 @@ import torch
 from torch import Tensor
 
 from antiphase import console
-from antiphase.attacks.compiled import Compile, forwards_at_most, wanted
+from antiphase.attacks.compiled import Compile, forwards_at_most, should_compile
 from antiphase.attacks.config import Attack
 from antiphase.attacks.journal import Journal
-from antiphase.attacks.red_flags import cascade_flags, precision_flags
-from antiphase.attacks.registry import METHODS
-from antiphase.attacks.scheduler import Pool
+from antiphase.attacks.red_flags import precision_flags, stage_flags
+from antiphase.attacks.registry import ALGORITHMS
+from antiphase.attacks.scheduler import Scheduler
 
 if TYPE_CHECKING:
-    from antiphase.attacks.engine import AttackResult, Job
+    from antiphase.attacks.engine import AttackResult, Examples
 
 
 @dataclass
-class Cascade:
-    """All stages over the examples of one job. Every stage is judged before the next begins, by the model in full.
+class StagedAttack:
+    """All stages of an attack on its examples. Every stage is judged before the next begins, by the model in full.
 
-    With a journal, each stage keeps one of its own beside it, so that an interrupted cascade goes on in the middle of a stage.
+    With a journal, each stage keeps one of its own beside it, so that an interrupted attack goes on in the middle of a stage.
     """
 
-    job: Job
+    examples: Examples
     attack: Attack
     compile: Compile = "auto"  # decided anew for each stage, by what it may still cost
     journal: Journal | None = None
-    broken_by: Tensor = field(init=False)  # (n,) which stage, -1: none
+    broken_by: Tensor = field(init=False)  # (n,) which stage fooled it, -1: none
     final: Tensor = field(init=False)  # (n,) prediction on the adversarial pixels
 
     def __post_init__(self) -> None:
-        self.broken_by, self.final = torch.full((len(self.job.x),), -1), self.job.clean.clone()
+        self.broken_by, self.final = torch.full((len(self.examples.x),), -1), self.examples.clean.prediction.clone()
 
-    def result(self) -> AttackResult:
-        job, stages = self.job, self.attack.stages
+    def run(self) -> AttackResult:
+        examples, stages = self.examples, self.attack.stages
         for stage in stages:
-            METHODS[type(stage)](stage, job)  # refuses a model of too few classes now, not after an hour
-        standing = job.clean == job.y if self.attack.label == "true" else torch.ones(len(job.x), dtype=torch.bool)
+            ALGORITHMS[type(stage)](stage, examples)  # refuses a model of too few classes now, not after an hour
+        standing = (
+            examples.clean.prediction == examples.y
+            if self.attack.label == "true"
+            else torch.ones(len(examples.x), dtype=torch.bool)
+        )
         attacked = standing.clone()
         for number, stage in enumerate(stages):
             if bool(standing.any()):
-                standing = self._after(number, stage, torch.nonzero(standing)[:, 0])
-            self._say(stage, standing)
-        job.advance(int(standing.sum() + (~attacked).sum()), "")
+                standing = self._run_stage(number, stage, torch.nonzero(standing)[:, 0])
+            self._report(stage, standing)
+        examples.advance(int(standing.sum() + (~attacked).sum()), "")
         names, fooled = tuple(stage.name for stage in stages), self.broken_by >= 0
         counts = {name: int((self.broken_by == number).sum()) for number, name in enumerate(names)}
-        job.flags += cascade_flags(counts, len(job.x))
-        if job.asks == 1:  # a randomised model differs from itself in any precision
-            job.flags += precision_flags(job.classifier, job.adversarial[fooled].to(job.device), job.clean[fooled])
-        return replace(job.result(self.attack.within, self.final), broken_by=self.broken_by, stages=names)
+        examples.flags += stage_flags(counts, len(examples.x))
+        if examples.eot_samples == 1:  # a randomised model differs from itself in any precision
+            examples.flags += precision_flags(
+                examples.classifier, examples.adversarial[fooled].to(examples.device), examples.clean.prediction[fooled]
+            )
+        return replace(examples.result(self.attack.within, self.final), broken_by=self.broken_by, stages=names)
 
-    def _after(self, number: int, stage: Attack, rows: Tensor) -> Tensor:
-        """Carry out one stage on these rows; (n,) bool: who stands after it."""
-        job = self.job
-        part = job.part(rows, lambda _, note: job.advance(0, f"{stage.name}: {note}"))
-        journal = self.journal and self.journal.of(number)
-        method = METHODS[type(stage)](stage, part)
-        fast = wanted(self.compile, job.classifier, part.x[:1].to(job.device), forwards_at_most(stage, len(rows)))
-        Pool(part, stage, method, every_run=False, compiling=fast, journal=journal).empty()
-        found = part.result(stage.within)
-        broken = rows[found.success]
-        self.broken_by[broken], self.final[broken] = number, found.adversarial_prediction[found.success]
-        job.adversarial[broken] = found.adversarial[found.success]
-        job.changed[0, broken] = True
-        job.forwards[rows] += found.forwards
-        job.backwards[rows] += found.backwards
-        job.compiled |= part.compiled
-        job.flags += [f"{stage.name}: {flag}" for flag in found.flags if flag not in job.seen.flags]
-        job.advance(len(broken), "")
-        standing = torch.zeros(len(job.x), dtype=torch.bool)
-        standing[rows] = ~found.success
+    def _run_stage(self, number: int, stage: Attack, rows: Tensor) -> Tensor:
+        """Run one stage on these rows; (n,) bool: the examples that are not fooled after it."""
+        examples = self.examples
+        part = examples.subset(rows, lambda _, note: examples.advance(0, f"{stage.name}: {note}"))
+        journal = self.journal and self.journal.for_stage(number)
+        algorithm = ALGORITHMS[type(stage)](stage, part)
+        compiling = should_compile(
+            self.compile, examples.classifier, part.x[:1].to(examples.device), forwards_at_most(stage, len(rows))
+        )
+        Scheduler(part, stage, algorithm, every_restart=False, compiling=compiling, journal=journal).run()
+        result = part.result(stage.within)
+        fooled_rows = rows[result.success]
+        self.broken_by[fooled_rows], self.final[fooled_rows] = number, result.adversarial_prediction[result.success]
+        examples.adversarial[fooled_rows] = result.adversarial[result.success]
+        examples.changed_in_restart[0, fooled_rows] = True
+        examples.forwards[rows] += result.forwards
+        examples.backwards[rows] += result.backwards
+        examples.compiled |= part.compiled
+        examples.flags += [f"{stage.name}: {flag}" for flag in result.flags if flag not in examples.clean.flags]
+        examples.advance(len(fooled_rows), "")
+        standing = torch.zeros(len(examples.x), dtype=torch.bool)
+        standing[rows] = ~result.success
         return standing
 
-    def _say(self, stage: Attack, standing: Tensor) -> None:
+    def _report(self, stage: Attack, standing: Tensor) -> None:
         left, n = int(standing.sum()), len(standing)
         what = "robust accuracy" if self.attack.label == "true" else "predictions unchanged"
         console.say(f"{what} after {stage.name}: {100 * left / n:.2f} % ({left} of {n})")

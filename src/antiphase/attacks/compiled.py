@@ -1,6 +1,6 @@
 """torch.compile for the steps of an attack, where an evaluation is long enough to repay it.
 
-Only the full batch is compiled, for its one shape; the tail of a pool, where batches shrink, runs eagerly. Whether it pays
+Only the full batch is compiled, for its one shape; the tail of an attack, where batches shrink, runs eagerly. Whether it pays
 is decided by counting operations, never by a clock: the same question is answered the same way on every machine.
 """
 
@@ -23,24 +23,24 @@ REPAID = 2e13  # operations of all forwards; docs/log.md, 2026-11-16, has the me
 
 
 def forwards_at_most(attack: Attack, n: int) -> int:
-    """Images shown to the model if nobody is fooled."""
+    """Images shown to the model if no example is fooled."""
     return n * attack.forwards
 
 
-def wanted(compile: Compile, classifier: nn.Module, image: Tensor, forwards: int) -> bool:
+def should_compile(compile: Compile, classifier: nn.Module, image: Tensor, forwards: int) -> bool:
     """Whether to compile for so many forwards of images like this: (1, C, H, W)."""
-    return compile == "always" or (compile == "auto" and repays(classifier, image, forwards))
+    return compile == "always" or (compile == "auto" and compiling_pays(classifier, image, forwards))
 
 
-def repays(classifier: nn.Module, image: Tensor, forwards: int) -> bool:
+def compiling_pays(classifier: nn.Module, image: Tensor, forwards: int) -> bool:
     """Compiling costs less than it saves, in an evaluation of so many forwards of images like this: (1, C, H, W).
 
-    False on devices other than a CPU: nobody has measured there.
+    False on devices other than a CPU: it was not measured there.
     """
     weights = sum(parameter.numel() for parameter in classifier.parameters())
     pixels = image.shape[-2] * image.shape[-1]
     if image.device.type != "cpu" or 2.0 * weights * pixels * forwards < REPAID:
-        return False  # even if every weight met every pixel: no need to look
+        return False  # even if every weight met every pixel: no need to count
     with torch.no_grad(), lean(classifier), FlopCounterMode(display=False) as counter:
         classifier(image)
     return bool(forwards * counter.get_total_flops() > REPAID)
@@ -67,5 +67,5 @@ def compiled(classifier: nn.Module, batch: Tensor, *, backward: bool = True) -> 
 
 @cache
 def _warn(reason: str) -> None:
-    """Once a process, not once a part."""
+    """Once per process, however many evaluations it makes."""
     console.say(f"warning: torch.compile failed ({reason}: is there a C++ compiler?), the attack runs uncompiled")

@@ -1,11 +1,14 @@
-"""Attacks as frozen values: hyper-parameters only, never the model. No torch."""
+"""Attacks as frozen values: hyper-parameters only, never the model. No torch.
+
+Each is carried out by an algorithm of its own (attacks/registry.py).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from antiphase.attacks.threat_model import Anywhere, Patch, Within
+from antiphase.attacks.threat_model import Patch, ThreatModel, Unbounded
 from antiphase.config import InputError, check_fields
 
 Label = Literal["true", "predicted"]  # the class an untargeted attack drives away from
@@ -13,9 +16,9 @@ STORED_AS_RUNS = {"stored": "runs"}  # the name of `restarts` in files and keys,
 
 
 class Attack:
-    """What every attack of ours is: a frozen value that says where, how often and away from what."""
+    """What every attack says: its threat model, its restarts and the class that it drives away from."""
 
-    within: Within
+    within: ThreatModel
     restarts: int
     label: Label
 
@@ -29,13 +32,13 @@ class Attack:
         raise NotImplementedError
 
     @property
-    def asks(self) -> int:
-        """Times that the model is asked about the same pixels: more than once only if it is randomised."""
+    def eot_samples(self) -> int:
+        """Evaluations of the same pixels, averaged (EOT): more than one only for a randomised model."""
         return 1
 
     @property
     def stages(self) -> tuple[Attack, ...]:
-        """The attacks that it is made of, each on what the ones before left standing."""
+        """The attacks that it is made of, each on the examples that the ones before did not fool."""
         return (self,)
 
 
@@ -43,7 +46,7 @@ class Attack:
 class PGD(Attack):
     """Projected gradient ascent. One step of size eps without a random start is FGSM; within a `Patch` it is a patch attack."""
 
-    within: Within
+    within: ThreatModel
     steps: int = 20
     step_size: float | None = None  # pixel units; 2.5 * eps / steps when not given (Madry)
     restarts: int = field(default=1, metadata=STORED_AS_RUNS)  # independent random starts
@@ -75,7 +78,7 @@ class PGD(Attack):
         return self.restarts * (self.steps + 1)
 
 
-def fgsm(within: Within, **options: Any) -> PGD:
+def fgsm(within: ThreatModel, **options: Any) -> PGD:
     """The fast gradient sign method: one full step from the image itself."""
     return PGD(within=within, steps=1, step_size=within.eps, random_start=False, **options)
 
@@ -84,13 +87,13 @@ def fgsm(within: Within, **options: Any) -> PGD:
 class APGD(Attack):
     """Auto-PGD (Croce & Hein 2020): momentum, and a step of its own for each example, halved when its loss stops rising."""
 
-    within: Within
+    within: ThreatModel
     steps: int = 100
     restarts: int = field(default=1, metadata=STORED_AS_RUNS)  # independent random starts
     loss: Literal["ce", "dlr", "dlr-targeted"] = "ce"
     targets: int = 9  # of dlr-targeted: so many of the likeliest other classes, side by side
     rho: float = 0.75  # share of steps between two checkpoints that must raise the loss
-    eot: int = 1  # looks at every point, gradients averaged: for randomised models
+    eot: int = 1  # evaluations of every point, gradients averaged: for randomised models
     label: Label = "true"
 
     def __post_init__(self) -> None:
@@ -111,7 +114,7 @@ class APGD(Attack):
         return self.restarts * self.lanes * (self.steps + 1) * self.eot
 
     @property
-    def asks(self) -> int:
+    def eot_samples(self) -> int:
         return self.eot
 
 
@@ -122,7 +125,7 @@ class FAB(Attack):
     It seeks a small perturbation and knows no budget; success is a point found within the set.
     """
 
-    within: Within
+    within: ThreatModel
     steps: int = 100
     restarts: int = field(
         default=1, metadata=STORED_AS_RUNS
@@ -150,7 +153,7 @@ class FAB(Attack):
 class Square(Attack):
     """Square attack (Andriushchenko et al. 2020): random search with squares, without gradients."""
 
-    within: Within
+    within: ThreatModel
     queries: int = 5000  # proposals after the first
     restarts: int = field(default=1, metadata=STORED_AS_RUNS)
     p_init: float = 0.8  # share of the pixels that the first squares cover
@@ -173,13 +176,13 @@ Version = Literal["standard", "plus", "rand", "paper"]
 
 @dataclass(frozen=True, kw_only=True)
 class AutoAttack(Attack):
-    """AutoAttack (Croce & Hein 2020): a list of attacks, each on what still stands.
+    """AutoAttack (Croce & Hein 2020): a list of attacks, each on the examples that the ones before did not fool.
 
     `standard`, `plus` and `rand` are the lists of the authors' code; `paper` is the one that the paper's text names. Images
     that are wrong from the start are left out, as there, unless the attacked label is the predicted one.
     """
 
-    within: Within
+    within: ThreatModel
     version: Version = "standard"
     steps: int = 100  # of each APGD and FAB; fewer make a cheaper attack that is no longer the authors'
     targets: int = 9  # of the targeted ones
@@ -214,30 +217,22 @@ class AutoAttack(Attack):
         return sum(stage.forwards for stage in self.stages)
 
     @property
-    def asks(self) -> int:
-        return max(stage.asks for stage in self.stages)
+    def eot_samples(self) -> int:
+        return max(stage.eot_samples for stage in self.stages)
 
 
-def _check_loss(attack: Attack, loss: str, known: tuple[str, ...]) -> None:
-    if loss not in known:
-        raise InputError(f"the loss {loss} is not for {type(attack).__name__}: it takes {', '.join(known)}")
-
-
-def _check_ball(attack: Attack) -> None:
-    if isinstance(attack.within, Patch):
-        raise InputError(f"{type(attack).__name__} works within Linf or L2: use PGD within a patch")
-
-
-# ------------------------------------------------------------------------------------------------- attacks.minimal
-# Attacks that seek the smallest perturbation in L2, as frozen values. They have no budget. No torch.
+# ------------------------------------------------------------------------------------------------- minimum-norm attacks
+# They seek the smallest perturbation in L2 and have no budget.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Minimal(Attack):
-    """What they share: one run, no random start, and by default the class to leave is the predicted one, so that an image
-    that is wrong already has a distance as well. Driven from the true label it would be left alone or pushed deeper."""
+class MinimumNorm(Attack):
+    """What minimum-norm attacks share: one restart, no random start, and by default they leave the predicted class.
 
-    within = Anywhere()
+    So an image that is wrong already has a distance as well; driven from its true label it would be pushed deeper.
+    """
+
+    within = Unbounded()
     restarts = 1
     label: Label = "predicted"
     target: Literal["least-likely", "random"] | int | None = None  # the class to reach; None: any other
@@ -249,7 +244,7 @@ class Minimal(Attack):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CW(Minimal):
+class CW(MinimumNorm):
     """Carlini and Wagner 2017: Adam on |d|^2 + c * max(margin + confidence, 0) in tanh space, and a search for the c.
 
     c grows tenfold until a search ends beyond the boundary, then the interval is halved.
@@ -274,7 +269,7 @@ class CW(Minimal):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DDN(Minimal):
+class DDN(MinimumNorm):
     """Rony et al. 2019, decoupled direction and norm: the norm shrinks where the image is adversarial, else it grows."""
 
     steps: int = 100
@@ -294,7 +289,7 @@ class DDN(Minimal):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FMN(Minimal):
+class FMN(MinimumNorm):
     """Pintor et al. 2021, fast minimum norm: like DDN, but the first norm is an estimate of the distance to the boundary."""
 
     steps: int = 100
@@ -311,7 +306,7 @@ class FMN(Minimal):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MinimalL2(Minimal):
+class MinimalL2(MinimumNorm):
     """For every example the smallest that FMN, DDN and CW find. All three are run, the cheapest first."""
 
     fmn: FMN = field(default_factory=FMN)
@@ -321,12 +316,12 @@ class MinimalL2(Minimal):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("fmn", "ddn", "cw"):
-            part: Minimal = getattr(self, name)
+            part: MinimumNorm = getattr(self, name)
             if part.label != "predicted" or part.target is not None:
                 raise InputError(f"label and target are given to MinimalL2 itself, not to its part {name}")
 
     @property
-    def parts(self) -> dict[str, Minimal]:
+    def parts(self) -> dict[str, MinimumNorm]:
         aims = {"label": self.label, "target": self.target}
         return {name: replace(getattr(self, name), **aims) for name in ("fmn", "ddn", "cw")}
 
@@ -338,3 +333,13 @@ class MinimalL2(Minimal):
 def _check_rate(gamma: float) -> None:
     if not 0 < gamma < 1:
         raise InputError(f"gamma={gamma:g} must be between 0 and 1: it is the relative change of the norm in a step")
+
+
+def _check_loss(attack: Attack, loss: str, known: tuple[str, ...]) -> None:
+    if loss not in known:
+        raise InputError(f"the loss {loss} is not for {type(attack).__name__}: it takes {', '.join(known)}")
+
+
+def _check_ball(attack: Attack) -> None:
+    if isinstance(attack.within, Patch):
+        raise InputError(f"{type(attack).__name__} works within Linf or L2: use PGD within a patch")

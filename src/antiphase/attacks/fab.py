@@ -1,6 +1,6 @@
-"""FAB (Croce & Hein 2020, "Minimally distorted adversarial examples") as a method of the pool.
+"""FAB (Croce & Hein 2020, "Minimally distorted adversarial examples").
 
-S examples at work, G boundaries looked at: that to one target, or those to all other classes.
+S examples at work (attacks/scheduler.py), G boundaries of each: that to one target, or those to all other classes.
 """
 
 from __future__ import annotations
@@ -12,70 +12,70 @@ import torch
 from torch import Tensor
 
 from antiphase.attacks.config import FAB
-from antiphase.attacks.losses import of_class
-from antiphase.attacks.scheduler import Seen, likeliest_others
-from antiphase.attacks.threat_model import L2, Within
+from antiphase.attacks.losses import class_logit
+from antiphase.attacks.scheduler import StepResult
+from antiphase.attacks.threat_model import L2, ThreatModel
 
 if TYPE_CHECKING:
-    from antiphase.attacks.engine import Job
+    from antiphase.attacks.engine import Examples
 
 
 @dataclass(frozen=True)
-class Boundary:
-    """All on the device."""
+class FABState:
+    """Where each example is, on the model's device."""
 
     step: Tensor  # (S,) steps taken
     x: Tensor  # (S, C, H, W) the originals
     adv: Tensor
-    aim: Tensor  # (S,) the class that is left
+    loss_label: Tensor  # (S,) the class that is left
     others: Tensor  # (S, G) the classes behind the boundaries
-    lead: Tensor  # (S, G) their logits minus that of `aim`
+    lead: Tensor  # (S, G) their logits minus that of `loss_label`
     back: Tensor  # (S,) bool: has just been drawn back towards the image, and steps from there whatever it finds
 
 
-class ByFAB:
+class FABAlgorithm:
     """A point that does not fool gives its own gradients, so one forward serves both; one that fools is drawn back first."""
 
-    looks, steered, random_start = 1, True, False
+    eot_samples, uses_gradients, random_start = 1, True, False
     masks: Tensor | None = None
 
-    def __init__(self, attack: FAB, job: Job) -> None:
-        self.attack, self.job, self.aim = attack, job, job.aim(attack.label)
-        every = job.seen.logits.shape[1] - 1
-        others = likeliest_others(job, self.aim, attack.targets or every)
+    def __init__(self, attack: FAB, examples: Examples) -> None:
+        self.attack, self.examples, self.loss_label = attack, examples, examples.loss_label(attack.label)
+        every = examples.clean.logits.shape[1] - 1
+        others = examples.clean.likeliest_others(self.loss_label, attack.targets or every)
         self.lanes = 1 if attack.targets is None else others.shape[1]
         self.others = others.reshape(len(others), self.lanes, -1)  # (n, lanes, G)
 
-    def begin(self, row: Tensor, run: Tensor, lane: Tensor) -> Boundary:
-        job, within = self.job, self.attack.within
-        x = job.x[row]
+    def begin(self, row: Tensor, restart: Tensor, lane: Tensor) -> FABState:
+        examples, within = self.examples, self.attack.within
+        x = examples.x[row]
         adv = x.clone()
-        for r, t in sorted(set(zip(run.tolist(), lane.tolist()))):
-            here = (run == r) & (lane == t)
+        for r, t in sorted(set(zip(restart.tolist(), lane.tolist()))):
+            here = (restart == r) & (lane == t)
             if r:
-                start = within.start((job.seed, "fab", r, t), job.ids[row[here].numpy()], tuple(x.shape[1:]))
+                start = within.start((examples.seed, "fab", r, t), examples.ids[row[here].numpy()], tuple(x.shape[1:]))
                 adv[here] = (x[here] + torch.from_numpy(start).to(x) / 2).clamp(0, 1)
         others, step = self.others[row, lane], torch.zeros(len(row), dtype=torch.int64)
-        fields = (step, x, adv, self.aim[row], others, x.new_zeros(others.shape), step > 0)
-        return Boundary(*(t.to(job.device) for t in fields))
+        fields = (step, x, adv, self.loss_label[row], others, x.new_zeros(others.shape), step > 0)
+        return FABState(*(t.to(examples.device) for t in fields))
 
-    def pixels(self, state: Boundary) -> Tensor:
+    def pixels(self, state: FABState) -> Tensor:
         return state.adv
 
-    def values(self, state: Boundary, logits: Tensor) -> Tensor:
-        return (logits.gather(1, state.others) - of_class(logits, state.aim)[:, None]).T
+    def values(self, state: FABState, logits: Tensor) -> Tensor:
+        return (logits.gather(1, state.others) - class_logit(logits, state.loss_label)[:, None]).T
 
-    def see(self, state: Boundary, values: Tensor, fooled: Tensor) -> Seen[Boundary]:
+    def after_forward(self, state: FABState, values: Tensor, fooled: Tensor) -> StepResult[FABState]:
         within = self.attack.within
-        won = fooled & (within.size(state.adv - state.x) <= float(within.eps)).cpu()
-        steered = ~fooled | state.back.cpu()
-        drawn = ~steered.to(state.back.device)
+        inside = fooled & (within.size(state.adv - state.x) <= float(within.eps)).cpu()
+        takes_step = ~fooled | state.back.cpu()
+        drawn_back = ~takes_step.to(state.back.device)
         nearer = state.x + self.attack.beta * (state.adv - state.x)
-        moved = torch.where(drawn[:, None, None, None], nearer, state.adv)
-        after = replace(state, adv=moved, lead=values.T, back=drawn)
-        return Seen(after, won, (state.step == self.attack.steps).cpu(), state.adv, steered)
+        adv = torch.where(drawn_back[:, None, None, None], nearer, state.adv)
+        after = replace(state, adv=adv, lead=values.T, back=drawn_back)
+        return StepResult(after, inside, (state.step == self.attack.steps).cpu(), state.adv, takes_step)
 
-    def move(self, state: Boundary, grads: Tensor) -> Boundary:
+    def step(self, state: FABState, grads: Tensor) -> FABState:
         """To the nearest boundary, as seen from here and from the image; mostly from here, pulled a little to the image."""
         within, x, adv = self.attack.within, state.x, state.adv
         normals = grads.nan_to_num().transpose(0, 1).flatten(2)  # (S, G, C*H*W)
@@ -93,13 +93,13 @@ class ByFAB:
         return replace(state, step=state.step + 1, adv=point, back=torch.zeros_like(state.back))
 
 
-def _dual(normals: Tensor, within: Within) -> Tensor:
+def _dual(normals: Tensor, within: ThreatModel) -> Tensor:
     """The dual norm over the last axis: what a perturbation of size 1 can move a linear function by."""
     size: Tensor = normals.norm(dim=-1) if isinstance(within, L2) else normals.abs().sum(dim=-1)
     return size
 
 
-def to_plane(points: Tensor, normal: Tensor, lead: Tensor, within: Within) -> Tensor:
+def to_plane(points: Tensor, normal: Tensor, lead: Tensor, within: ThreatModel) -> Tensor:
     """The smallest move, in the norm of `within`, after which `lead` + normal . move = 0 and the point is in [0,1]; if there
     is none, the move in [0,1] that comes nearest. (S, D), (S, D), (S,) -> (S, D)
 

@@ -1,6 +1,6 @@
-"""Which examples an attack is done with, on disk as they end: one line of JSON each, appended.
+"""The journal of an attack: examples are written to disk as they end, one line of JSON each.
 
-What a killed process left is taken over by the next. Lines are only ever appended, so SIGKILL leaves at most the last one
+The next process goes on from what a killed one left. Lines are only ever appended, so SIGKILL leaves at most the last one
 torn; it is cut off, and its example attacked again.
 """
 
@@ -23,13 +23,13 @@ from antiphase.config import InputError
 
 @dataclass(frozen=True)
 class Entry:
-    """An example whose runs have all ended."""
+    """An example whose restarts have all ended."""
 
     id: int
-    changed: list[int]  # one a run: 1 where it succeeded
+    changed: list[int]  # one per restart: 1 where it succeeded
     forwards: int
     backwards: int
-    tally: list[int]  # in the order of Tally.NAMES
+    tally: list[int]  # in the order of RedFlagCounts.NAMES
     pixels: str | None  # of an example that was fooled, in base64
 
 
@@ -39,8 +39,8 @@ class Journal:
     def __init__(self, path: Path, question: str) -> None:
         self.path, self.question = path, question
 
-    def of(self, stage: int) -> Journal:
-        """That of one stage of the attack, beside this one."""
+    def for_stage(self, stage: int) -> Journal:
+        """The journal of one stage of the attack, beside this one."""
         return Journal(self.path.with_name(f"{self.path.name}.{stage}"), f"{self.question} {stage}")
 
     def read(self) -> list[Entry]:

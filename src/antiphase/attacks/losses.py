@@ -1,4 +1,4 @@
-"""What an attack drives up, each written once. Logits (B, K) and labels (B,) to one number an example (B,)."""
+"""The losses that attacks drive up, each written once: logits (B, K) and labels (B,) to one number per example (B,)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ def best_other(logits: Tensor, y: Tensor) -> Tensor:
 
 def margin(logits: Tensor, y: Tensor) -> Tensor:
     """z_y - max_{i != y} z_i: positive while y is predicted."""
-    return of_class(logits, y) - best_other(logits, y)
+    return class_logit(logits, y) - best_other(logits, y)
 
 
-def of_class(logits: Tensor, y: Tensor) -> Tensor:
+def class_logit(logits: Tensor, y: Tensor) -> Tensor:
+    """The logit of class y."""
     return logits.gather(1, y[:, None])[:, 0]
 
 
@@ -42,7 +43,7 @@ def dlr(logits: Tensor, y: Tensor) -> Tensor:
 
 
 def dlr_targeted(logits: Tensor, y: Tensor, target: Tensor) -> Tensor:
-    """From y towards a target, over the spread of the top four: it has a gradient wherever y and the target stand."""
+    """From y towards a target, over the spread of the top four: it has a gradient whatever the ranks of y and of the target."""
     if logits.shape[1] < 4:
         raise InputError(
             f"the targeted DLR loss needs at least 4 classes, this model has {logits.shape[1]}: use the loss ce "
@@ -50,12 +51,12 @@ def dlr_targeted(logits: Tensor, y: Tensor, target: Tensor) -> Tensor:
         )
     top = logits.topk(4, dim=1).values
     spread = top[:, 0] - (top[:, 2] + top[:, 3]) / 2
-    return (of_class(logits, target) - of_class(logits, y)) / (spread + 1e-12)
+    return (class_logit(logits, target) - class_logit(logits, y)) / (spread + 1e-12)
 
 
 def cosine(logits: Tensor, y: Tensor) -> Tensor:
     """The paper's loss for CLIP: away from the text of class y. A zero-shot logit is a scaled cosine, so this is -z_y."""
-    return -of_class(logits, y)
+    return -class_logit(logits, y)
 
 
 LOSSES: dict[str, Loss] = {

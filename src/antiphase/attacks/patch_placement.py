@@ -1,4 +1,4 @@
-"""Where a patch goes. (n, 1, H, W) masks of ones where pixels may change."""
+"""Where the patch of a patch attack goes: (n, 1, H, W) masks of ones where pixels may change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from antiphase.attacks.threat_model import Patch, Within
+from antiphase.attacks.threat_model import Patch, ThreatModel
 from antiphase.models.taps import taps
 
 
@@ -16,7 +16,7 @@ def patch_masks(
     classifier: nn.Module,
     x: Tensor,
     ids: NDArray[np.int64],
-    within: Within,
+    within: ThreatModel,
     seed: int,
     batch_size: int,
     device: torch.device,
@@ -44,11 +44,10 @@ def most_attended(classifier: nn.Module, x: Tensor, width: int) -> Tensor:
     """
     with torch.no_grad(), taps(classifier) as record:
         classifier(x)
-    seen = torch.stack([maps.combined[:, :, 0, 1:].abs().mean(dim=1) for maps in record.values()]).mean(
-        dim=0
-    )  # (B, N-1)
-    side = round(seen.shape[1] ** 0.5)
-    heat = F.interpolate(seen.reshape(-1, 1, side, side), size=x.shape[-2:], mode="bilinear", align_corners=False)
+    by_layer = [maps.combined[:, :, 0, 1:].abs().mean(dim=1) for maps in record.values()]
+    attention = torch.stack(by_layer).mean(dim=0)  # (B, N-1)
+    side = round(attention.shape[1] ** 0.5)
+    heat = F.interpolate(attention.reshape(-1, 1, side, side), size=x.shape[-2:], mode="bilinear", align_corners=False)
     mass = F.avg_pool2d(heat, width, stride=1)[:, 0]  # (B, H-w+1, W-w+1)
     best = mass.flatten(1).argmax(dim=1)
     return torch.stack([best // mass.shape[2], best % mass.shape[2]], dim=1)

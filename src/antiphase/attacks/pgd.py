@@ -1,4 +1,7 @@
-"""One start and one step of projected gradient ascent, written once: for attacks and for adversarial training."""
+"""Projected gradient ascent (PGD): one start and one step, written once, for attacks and for adversarial training.
+
+S examples at work (attacks/scheduler.py).
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,61 @@ from torch import Tensor, nn
 from antiphase.attacks.config import PGD
 from antiphase.attacks.losses import LOSSES
 from antiphase.attacks.patch_placement import patch_masks
-from antiphase.attacks.scheduler import Seen
+from antiphase.attacks.scheduler import StepResult
 from antiphase.attacks.threat_model import Key
 from antiphase.models.fast_path import lean
 from antiphase.runtime import frozen
 
 if TYPE_CHECKING:
-    from antiphase.attacks.engine import Job
+    from antiphase.attacks.engine import Examples
 
 
-def begin(x: Tensor, ids: NDArray[np.int64], attack: PGD, key: Key, mask: Tensor | None = None) -> Tensor:
+@dataclass(frozen=True)
+class PGDState:
+    """Where each example is, on the model's device except for `step`."""
+
+    step: Tensor  # (S,) gradient steps taken; on the CPU
+    x: Tensor  # (S, C, H, W) the originals
+    adv: Tensor  # (S, C, H, W)
+    loss_label: Tensor  # (S,) the class whose loss is driven
+
+
+class PGDAlgorithm:
+    """Every forward is also that of the next gradient; a restart ends with a forward after its last step."""
+
+    lanes, eot_samples, uses_gradients = 1, 1, True
+
+    def __init__(self, attack: PGD, examples: Examples) -> None:
+        self.attack, self.examples, self.random_start = attack, examples, attack.random_start
+        self.loss, self.sign = LOSSES[attack.loss], 1.0 if attack.target is None else -1.0
+        self.loss_label = examples.loss_label(attack.label, attack.target)
+        where = (examples.seed, examples.batch_size, examples.device)
+        self.masks = patch_masks(examples.classifier, examples.x, examples.ids, attack.within, *where)
+
+    def begin(self, row: Tensor, restart: Tensor, lane: Tensor) -> PGDState:
+        examples, x = self.examples, self.examples.x[row]
+        adv = torch.empty_like(x)
+        for r in sorted(set(restart.tolist())):  # the key names the restart, so restarts are drawn one by one
+            here = restart == r
+            mask = None if self.masks is None else self.masks[row[here]]
+            ids, key = examples.ids[row[here].numpy()], (examples.seed, "start", r)
+            adv[here] = random_start(x[here], ids, self.attack, key, mask)
+        return PGDState(torch.zeros_like(lane), *(t.to(examples.device) for t in (x, adv, self.loss_label[row])))
+
+    def pixels(self, state: PGDState) -> Tensor:
+        return state.adv
+
+    def values(self, state: PGDState, logits: Tensor) -> Tensor:
+        return self.sign * self.loss(logits, state.loss_label)[None]
+
+    def after_forward(self, state: PGDState, values: Tensor, fooled: Tensor) -> StepResult[PGDState]:
+        return StepResult(state, fooled, state.step == self.attack.steps, state.adv, objective=values[0].double().cpu())
+
+    def step(self, state: PGDState, grads: Tensor) -> PGDState:
+        return replace(state, adv=ascend(state.adv, grads[0], state.x, self.attack), step=state.step + 1)
+
+
+def random_start(x: Tensor, ids: NDArray[np.int64], attack: PGD, key: Key, mask: Tensor | None = None) -> Tensor:
     """A random point of the set around each image, from the image's own stream; the image itself without a random start."""
     if not attack.random_start:
         return x
@@ -31,60 +79,16 @@ def begin(x: Tensor, ids: NDArray[np.int64], attack: PGD, key: Key, mask: Tensor
 
 
 def ascend(adv: Tensor, grad: Tensor, x: Tensor, attack: PGD) -> Tensor:
+    """One step along the gradient, projected to the threat model and to [0,1]."""
     return attack.within.project(adv + attack.step * attack.within.ascent(grad.nan_to_num()), x).clamp(0, 1)
 
 
 def perturb(classifier: nn.Module, x: Tensor, y: Tensor, ids: NDArray[np.int64], attack: PGD, key: Key) -> Tensor:
-    """All steps for all images, nobody leaves early: the inner attack of adversarial training."""
-    adv = begin(x, ids, attack, key)
+    """All steps for all images, fooled or not: the inner attack of adversarial training. (B, C, H, W)"""
+    adv = random_start(x, ids, attack, key)
     with frozen(classifier), lean(classifier):
         for _ in range(attack.steps):
             leaf = adv.detach().requires_grad_()
             (grad,) = torch.autograd.grad(LOSSES[attack.loss](classifier(leaf), y).sum(), leaf)
             adv = ascend(leaf.detach(), grad, x, attack)
     return adv.detach()
-
-
-# ------------------------------------------------------------------------------------------------- attacks.pgd
-# Projected gradient ascent as a method of the pool. S examples at work.
-
-
-@dataclass(frozen=True)
-class Climb:
-    step: Tensor  # (S,) gradient steps taken; on the CPU
-    x: Tensor  # (S, C, H, W) the originals
-    adv: Tensor  # (S, C, H, W)
-    aim: Tensor  # (S,) the class whose loss is driven
-
-
-class ByPGD:
-    """Every look is also the forward of the next gradient; a run ends with a look after its last step."""
-
-    lanes, looks, steered = 1, 1, True
-
-    def __init__(self, attack: PGD, job: Job) -> None:
-        self.attack, self.job, self.random_start = attack, job, attack.random_start
-        self.loss, self.sign = LOSSES[attack.loss], 1.0 if attack.target is None else -1.0
-        self.aim = job.aim(attack.label, attack.target)
-        self.masks = patch_masks(job.classifier, job.x, job.ids, attack.within, job.seed, job.batch_size, job.device)
-
-    def begin(self, row: Tensor, run: Tensor, lane: Tensor) -> Climb:
-        job, x = self.job, self.job.x[row]
-        adv = torch.empty_like(x)
-        for r in sorted(set(run.tolist())):  # the key names the run, so runs are drawn one by one
-            here = run == r
-            mask = None if self.masks is None else self.masks[row[here]]
-            adv[here] = begin(x[here], job.ids[row[here].numpy()], self.attack, (job.seed, "start", r), mask)
-        return Climb(torch.zeros_like(lane), *(t.to(job.device) for t in (x, adv, self.aim[row])))
-
-    def pixels(self, state: Climb) -> Tensor:
-        return state.adv
-
-    def values(self, state: Climb, logits: Tensor) -> Tensor:
-        return self.sign * self.loss(logits, state.aim)[None]
-
-    def see(self, state: Climb, values: Tensor, fooled: Tensor) -> Seen[Climb]:
-        return Seen(state, fooled, state.step == self.attack.steps, state.adv, height=values[0].double().cpu())
-
-    def move(self, state: Climb, grads: Tensor) -> Climb:
-        return replace(state, adv=ascend(state.adv, grads[0], state.x, self.attack), step=state.step + 1)

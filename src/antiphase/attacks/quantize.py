@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from antiphase.attacks.threat_model import L2, Within
+from antiphase.attacks.threat_model import L2, ThreatModel
 
 
-def to_eight_bits(adv: Tensor, x: Tensor, within: Within) -> Tensor:
-    """The nearest grid point inside the set. Within L2 every pixel goes to the next 255th on its way back to the original,
+def to_eight_bits(adv: Tensor, x: Tensor, within: ThreatModel) -> Tensor:
+    """The nearest grid point inside the set. ThreatModel L2 every pixel goes to the next 255th on its way back to the original,
     so that the distance cannot grow.
 
     Where originals lie between 255ths (digits) and the budget is small there may be no grid point in the set at all;

@@ -1,4 +1,7 @@
-"""What is refused before an attack, and the red flags that belong to its result."""
+"""What is refused before an attack, and the red flags that belong to its result: reasons to distrust it.
+
+n examples, S of them at work, G gradients of each, K classes.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from antiphase.attacks.threat_model import Within
+from antiphase.attacks.threat_model import ThreatModel
 from antiphase.config import InputError
 
+# ------------------------------------------------------------------------------------------------- refused before
 
-def check_inputs(classifier: nn.Module, x: Tensor, y: Tensor, within: Within | None) -> None:
-    """Images in [0,1], labels that can be labels, a model that answers the same twice."""
+
+def check_inputs(classifier: nn.Module, x: Tensor, y: Tensor, within: ThreatModel | None) -> None:
+    """Refuse images outside [0,1], labels that cannot be labels, and a model in train mode."""
     if x.ndim != 4 or not len(x):
         raise InputError(f"images have shape {tuple(x.shape)}: expected (n, channels, height, width) with n at least 1")
     if not x.is_floating_point():
@@ -35,7 +40,7 @@ def check_inputs(classifier: nn.Module, x: Tensor, y: Tensor, within: Within | N
 
 
 def check_logits(logits: Tensor, n: int, y: Tensor) -> None:
-    """One row of class scores an image, and every label among the classes."""
+    """Refuse logits that are not one row of class scores per image, and labels that are none of the classes."""
     if logits.ndim != 2 or len(logits) != n:
         raise InputError(f"the model returned shape {tuple(logits.shape)} for {n} images: expected ({n}, classes)")
     wrong = y[(y < 0) | (y >= logits.shape[1])]
@@ -43,8 +48,11 @@ def check_logits(logits: Tensor, n: int, y: Tensor) -> None:
         raise InputError(f"label {wrong[0].item()} is out of range for a model of {logits.shape[1]} classes")
 
 
+# ------------------------------------------------------------------------------------------------- red flags
+
+
 def model_flags(logits: Tensor, again: Tensor) -> list[str]:
-    """Signs, seen on clean images asked about twice, that the model is not what a gradient attack takes it for."""
+    """Signs, from two forwards on the same clean images, that the model is not what a gradient attack takes it for."""
     flags = []
     if not torch.equal(again, logits):
         flags.append("the model answers differently when asked twice: use an attack for randomised models")
@@ -54,24 +62,72 @@ def model_flags(logits: Tensor, again: Tensor) -> list[str]:
     return flags
 
 
-def run_flags(*, zero: int, bad: int, fell: int, stood: int, noise: int, won: int, n: int) -> list[str]:
-    """Signs, counted during the attack, that it was weaker than it should have been."""
-    flags = []
-    if bad:
-        flags.append(f"the gradient was not a number for {bad} of {n} images")
-    if zero:
-        flags.append(f"the gradient was exactly zero for {zero} of {n} images: the loss or the model hides it")
-    if fell > 0.2 * stood and fell >= 5:
-        flags.append(f"the loss did not rise in {fell} of {stood} runs that failed: the step may be too large")
-    if noise >= 0.9 * won and noise > 0.05 * n:
-        flags.append(f"random starts alone won {noise} times where the attack won {won}: its gradient does not help")
-    return flags
+class RedFlagCounts:
+    """What is counted during an iterative attack, one entry per example over all its restarts.
+
+    Kept per example, so that an example taken over from a journal brings its own.
+    """
+
+    NAMES = (
+        "zero_gradient",
+        "bad_gradient",
+        "fooled_at_start",
+        "failed",
+        "failed_without_rise",
+    )  # as journals order them
+
+    def __init__(self, n: int) -> None:
+        self.zero_gradient, self.bad_gradient = torch.zeros(n, dtype=torch.int64), torch.zeros(n, dtype=torch.int64)
+        self.fooled_at_start = torch.zeros(n, dtype=torch.int64)  # restarts that succeeded at their random start
+        self.failed = torch.zeros(n, dtype=torch.int64)  # restarts that failed
+        self.failed_without_rise = torch.zeros(n, dtype=torch.int64)  # of these, with a loss that did not rise
+
+    def add_forward(self, rows: Tensor, *, at_start: Tensor, risen: Tensor, fooled: Tensor, finished: Tensor) -> None:
+        """A forward of these examples and what it showed, (S,) each."""
+        failed = finished & ~fooled
+        self.fooled_at_start.index_add_(
+            0, rows, (fooled & at_start).long()
+        )  # two restarts of one example may be at work
+        self.failed.index_add_(0, rows, failed.long())
+        self.failed_without_rise.index_add_(0, rows, (failed & ~risen).long())
+
+    def add_gradients(self, rows: Tensor, grads: Tensor) -> None:
+        """A step at which the gradients of an example, (G, S, C, H, W), may be no numbers, or all exactly zero."""
+        largest = grads.flatten(2).norm(torch.inf, dim=2).amax(dim=0).cpu()  # (S,); NaN and infinity show in it
+        self.bad_gradient.index_add_(0, rows, (~largest.isfinite()).long())
+        self.zero_gradient.index_add_(0, rows, (largest == 0).long())
+
+    def of(self, row: int) -> list[int]:
+        return [int(getattr(self, name)[row]) for name in self.NAMES]
+
+    def restore(self, row: int, counts: list[int]) -> None:
+        for name, count in zip(self.NAMES, counts):
+            getattr(self, name)[row] = count
+
+    def flags(self, random_start: bool, fooled: int) -> list[str]:
+        """Signs that the attack was weaker than it should have been; it fooled `fooled` examples."""
+        n = len(self.failed)
+        zero, bad = int((self.zero_gradient > 0).sum()), int((self.bad_gradient > 0).sum())
+        failed, flat = int(self.failed.sum()), int(self.failed_without_rise.sum())
+        by_noise = int(self.fooled_at_start.sum()) if random_start else 0
+        flags = []
+        if bad:
+            flags.append(f"the gradient was not a number for {bad} of {n} images")
+        if zero:
+            flags.append(f"the gradient was exactly zero for {zero} of {n} images: the loss or the model hides it")
+        if flat > 0.2 * failed and flat >= 5:
+            flags.append(f"the loss did not rise in {flat} of {failed} restarts that failed: the step may be too large")
+        if by_noise >= 0.9 * fooled and by_noise > 0.05 * n:
+            flags.append(
+                f"random starts alone fooled {by_noise} times where the attack fooled {fooled} images: its gradient does not help"
+            )
+        return flags
 
 
-def cascade_flags(broken: dict[str, int], n: int) -> list[str]:
-    """Signs that the gradients mislead: attacks that use them less, or not at all, broke what came before them could not.
+def stage_flags(broken: dict[str, int], n: int) -> list[str]:
+    """Signs that the gradients mislead: stages that use them less, or not at all, fooled what the stages before could not.
 
-    `broken` counts the examples that each stage broke, in the order of the stages.
+    `broken` counts the examples that each stage fooled, in the order of the stages.
     """
     flags = []
     by_square, by_fab = (sum(k for name, k in broken.items() if name.startswith(s)) for s in ("Square", "FAB"))
@@ -83,7 +139,7 @@ def cascade_flags(broken: dict[str, int], n: int) -> list[str]:
 
 
 def precision_flags(classifier: nn.Module, adversarial: Tensor, clean: Tensor, most: int = 8) -> list[str]:
-    """Success that is an artefact of float32: asked in float64 about a few adversarial images, the model is not fooled."""
+    """Success that is an artefact of float32: a few adversarial images do not fool the model in float64."""
     few = adversarial[:most].double()
     if not len(few):
         return []

@@ -1,4 +1,4 @@
-"""Where a perturbation may live, as a value: its steepest direction, its projection, a random point in it, its size.
+"""Threat models: where a perturbation may live, as a value with its steepest direction, projection, random start and size.
 
 No torch is imported to define these, so budgets are checked before anything heavy is loaded. B examples of any image shape.
 """
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Key = tuple[int | str, ...]
 Shape = tuple[int, ...]  # (C, H, W)
+SLACK = 1e-7  # float32 leaves a ball by up to 6e-8
 
 
 def _pixel_budget(eps: float) -> Budget:
@@ -107,8 +108,8 @@ class L2:
 
 
 @dataclass(frozen=True)
-class Anywhere(L2):
-    """Any image at all, and how far it is: for attacks that have no budget but seek the smallest perturbation."""
+class Unbounded(L2):
+    """Any image, measured by its L2 distance: for minimum-norm attacks, which have no budget."""
 
     eps: float = math.inf
 
@@ -119,7 +120,7 @@ class Anywhere(L2):
         return "smallest L2"
 
     def check(self, shape: Shape) -> None:
-        """Every image will do."""
+        """Nothing to check."""
 
 
 @dataclass(frozen=True)
@@ -164,15 +165,9 @@ class Patch(Linf):
         return corners
 
 
-Within = Linf | L2 | Patch
+ThreatModel = Linf | L2 | Patch
 
 
 def _wide(per_example: Tensor) -> Tensor:
     """(B,) -> (B, 1, 1, 1)"""
     return per_example[:, None, None, None]
-
-
-# ------------------------------------------------------------------------------------------------- attacks.job
-
-
-SLACK = 1e-7  # float32 leaves a ball by up to 6e-8

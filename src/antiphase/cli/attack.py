@@ -9,7 +9,22 @@ from typing import Any, Literal
 
 import tyro
 
-from antiphase.attacks import APGD, CW, DDN, FAB, FMN, L2, PGD, AutoAttack, Linf, MinimalL2, Patch, Square, Within, fgsm
+from antiphase.attacks import (
+    APGD,
+    CW,
+    DDN,
+    FAB,
+    FMN,
+    L2,
+    PGD,
+    AutoAttack,
+    Linf,
+    MinimalL2,
+    Patch,
+    Square,
+    ThreatModel,
+    fgsm,
+)
 from antiphase.attacks.config import Attack, Label, Version
 from antiphase.cli.flags import OfRuns, TestImages
 from antiphase.config import Budget, InputError, check_fields
@@ -93,7 +108,7 @@ class Command(OfRuns):
         check_fields(self, seed=0)
         self.attacks()  # refuses what an attack would refuse
 
-    def within(self, eps: Budget) -> Within:
+    def within(self, eps: Budget) -> ThreatModel:
         if self.norm == "patch":
             return Patch(eps=eps, width=self.width, place=_place(self.place))
         return L2(eps) if self.norm == "l2" else Linf(eps)

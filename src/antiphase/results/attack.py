@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from antiphase import files
 from antiphase.attacks import engine
-from antiphase.attacks.compiled import Compile, forwards_at_most, repays
-from antiphase.attacks.config import Attack, Minimal, MinimalL2
+from antiphase.attacks.compiled import Compile, compiling_pays, forwards_at_most
+from antiphase.attacks.config import Attack, MinimalL2, MinimumNorm
 from antiphase.attacks.engine import AttackResult, Protocol
 from antiphase.attacks.quantize import to_bytes
 from antiphase.attacks.red_flags import order_flags, unfound_flags
@@ -79,7 +79,7 @@ def _decided(compile: Compile, model: nn.Module, images: ImageSet, attacks: Sequ
         return compile
     first = images.take(np.arange(1)).all.pixels.to(next(model.parameters()).device)
     forwards = sum(forwards_at_most(attack, len(images)) for attack in attacks)
-    return "always" if repays(model, first, forwards) else "never"
+    return "always" if compiling_pays(model, first, forwards) else "never"
 
 
 def _compute(
@@ -104,7 +104,7 @@ def _compute(
     per_image = _merge(before, standing, parts, attack, settings["protocol"])
     answer: Cell = {
         "attack": to_plain(attack),
-        "eps": None if isinstance(attack, Minimal) else float(attack.within.eps),
+        "eps": None if isinstance(attack, MinimumNorm) else float(attack.within.eps),
         "protocol": settings["protocol"],
         "rates": rates_of(
             np.equal(per_image["clean"], per_image["label"]), np.array(per_image["changed_in_run"], dtype=bool)
@@ -119,7 +119,7 @@ def _compute(
     }
     if names := _names(attack):
         answer["stages"] = {name: per_image["broken_by"].count(number) for number, name in enumerate(names)}
-    if isinstance(attack, Minimal):
+    if isinstance(attack, MinimumNorm):
         answer |= _distances(attack, answer)
     if save:
         answer["saved"] = {"folder": folder.name, "images": sum(part["saved"] for part in parts)}
@@ -135,7 +135,7 @@ def _names(attack: Attack) -> tuple[str, ...]:
     return () if attack.stages == (attack,) else tuple(stage.name for stage in attack.stages)
 
 
-def _distances(attack: Minimal, answer: Cell) -> Cell:
+def _distances(attack: MinimumNorm, answer: Cell) -> Cell:
     """How far the nearest adversarial images are; of the best of several attacks, also what each found alone."""
     images, correct = answer["images"], right(answer)
     won = changed(answer)
