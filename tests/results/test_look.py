@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from antiphase.config import Budget, InputError
-from antiphase.data.imageset import elsewhere
 from antiphase.measures.jacobians_forward import branch_alignment
 from antiphase.models.taps import taps
 from antiphase.results import look
@@ -68,7 +67,7 @@ def test_predictions_are_probabilities_of_the_model_itself(pair, few, cells):
 
 def test_alignment_in_the_lens_is_the_measure_at_that_point(pair, few, cells):
     model, rows = pair[1].classifier_for(few), cells[1]["rows"]
-    (layer,) = branch_alignment(model, elsewhere(few, few.all.pixels), probes=8)
+    (layer,) = branch_alignment(model, few.with_pixels(few.all.pixels), probes=8)
     mine = {
         (rows["image"][i], rows["head"][i]): (rows["cos"][i], rows["energy"][i], rows["angle"][i])
         for i in range(len(rows["cos"]))

@@ -22,7 +22,7 @@ from antiphase.config import InputError
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """An example whose restarts have all ended."""
 
     id: int
@@ -43,7 +43,7 @@ class Journal:
         """The journal of one stage of the attack, beside this one."""
         return Journal(self.path.with_name(f"{self.path.name}.{stage}"), f"{self.question} {stage}")
 
-    def read(self) -> list[Entry]:
+    def read(self) -> list[JournalEntry]:
         """What is there already; anything after the last whole line is cut off."""
         if not self.path.exists():
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,9 +54,9 @@ class Journal:
             self._append([{"question": self.question}])
         elif values[0] != {"question": self.question}:
             raise InputError(f"{self.path} is the journal of another attack: delete it, or name another")
-        return [Entry(**value) for value in values[1:]]
+        return [JournalEntry(**value) for value in values[1:]]
 
-    def write(self, entries: Sequence[Entry]) -> None:
+    def write(self, entries: Sequence[JournalEntry]) -> None:
         self._append([asdict(entry) for entry in entries])
 
     def _append(self, values: Sequence[dict[str, Any]]) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from antiphase.attacks.compiled import compiled
 from antiphase.attacks.config import Attack
-from antiphase.attacks.journal import Entry, Journal, pack, unpack
+from antiphase.attacks.journal import Journal, JournalEntry, pack, unpack
 from antiphase.attacks.quantize import to_eight_bits
 from antiphase.attacks.red_flags import RedFlagCounts
 from antiphase.attacks.threat_model import SLACK
@@ -268,12 +268,12 @@ class Scheduler:
         if self.left[row] and not self.every_restart:
             self.waiting.append((row, restart + 1))
 
-    def _journal_entry(self, row: int) -> Entry:
+    def _journal_entry(self, row: int) -> JournalEntry:
         examples = self.examples
         changed = examples.changed_in_restart[:, row].int().tolist()
         costs = int(examples.forwards[row]), int(examples.backwards[row])
         pixels = pack(examples.adversarial[row]) if any(changed) else None
-        return Entry(int(examples.ids[row]), changed, *costs, self.counts.of(row), pixels)
+        return JournalEntry(int(examples.ids[row]), changed, *costs, self.counts.of(row), pixels)
 
     def _read_journal(self) -> None:
         """Examples in the journal have ended, with all that is known about them."""

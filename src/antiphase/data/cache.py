@@ -1,4 +1,4 @@
-"""Decode once: small sets become one uint8 array on disk, mapped afterwards and checked against its digest."""
+"""Decode once: a small set becomes one uint8 array on disk, memory-mapped afterwards and checked against its digest."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ CACHE_LIMIT = 2 * 2**30  # bytes decoded; above this a set streams from its file
 
 def cache_root() -> Path:
     """$ANTIPHASE_CACHE, or antiphase/ in the user's cache folder."""
-    if given := os.environ.get("ANTIPHASE_CACHE"):
-        return Path(given)
+    if configured := os.environ.get("ANTIPHASE_CACHE"):
+        return Path(configured)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "antiphase"
 
 
 def decoded(
     key: str, shape: tuple[int, int, int, int], images: Callable[[], Iterator[NDArray[np.uint8]]], label: str
 ) -> tuple[NDArray[np.uint8], str]:
-    """The decoded set for `key`, read-only, and its digest; `images()` yields (C, H, W) arrays when it has to be made first.
+    """The decoded set for `key`, read-only, and its digest; `images()` yields (C, H, W) arrays if it has to be decoded first.
 
     Written image by image, so making it needs no more memory than one image.
     """

@@ -1,4 +1,4 @@
-"""name -> ImageSet. Finds the files, says plainly where it looked, and imports a reader only when it is used."""
+"""name -> ImageSet: finds the files of a data set, or says where it looked, and imports its reader only when it is used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRAIN_TEST, TRAIN_VAL_TEST, TEST = ("train", "test"), ("train", "val", "test"), 
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogEntry:
     """A data set by name: where it may lie below the data root, and the side its images are brought to."""
 
     folders: tuple[str, ...]  # tried in this order; a * matches what a copy or a subset is usually called
@@ -31,50 +31,52 @@ class Entry:
     downloadable: bool = False
 
 
-CATALOG: dict[str, Entry] = {
-    "digits": Entry((), size=8, resizable=False),
-    "cifar10": Entry(("cifar10", "cifar-10-batches-py", "cifar10-*"), size=32, downloadable=True),
-    "cifar100": Entry(("cifar100", "cifar-100-python", "cifar100-*"), size=32, downloadable=True),
-    "tiny-imagenet": Entry(
+CATALOG: dict[str, CatalogEntry] = {
+    "digits": CatalogEntry((), size=8, resizable=False),
+    "cifar10": CatalogEntry(("cifar10", "cifar-10-batches-py", "cifar10-*"), size=32, downloadable=True),
+    "cifar100": CatalogEntry(("cifar100", "cifar-100-python", "cifar100-*"), size=32, downloadable=True),
+    "tiny-imagenet": CatalogEntry(
         ("tiny-imagenet", "tiny-imagenet-200", "tiny-imagenet-*"),
         size=64,
         reader="image_folders:load_tiny_imagenet",
         downloadable=True,
     ),
-    "imagenet": Entry(("imagenet", "ILSVRC2012", "imagenet-*"), size=224, reader="image_folders:load_imagenet"),
-    "imagenet-v2": Entry(
+    "imagenet": CatalogEntry(("imagenet", "ILSVRC2012", "imagenet-*"), size=224, reader="image_folders:load_imagenet"),
+    "imagenet-v2": CatalogEntry(
         ("imagenetv2-matched-frequency-format-val", "imagenetv2", "imagenet-v2"),
         size=224,
         reader="imagenet_variants:load_imagenet_v2",
         splits=TEST,
     ),
-    "imagenet-a": Entry(
+    "imagenet-a": CatalogEntry(
         ("imagenet-a", "imagenet-a-*"), size=224, reader="imagenet_variants:load_imagenet_a", splits=TEST
     ),
-    "imagenet-r": Entry(
+    "imagenet-r": CatalogEntry(
         ("imagenet-r", "imagenet-r-*"), size=224, reader="imagenet_variants:load_imagenet_r", splits=TEST
     ),
-    "imagenet-sketch": Entry(
+    "imagenet-sketch": CatalogEntry(
         ("imagenet-sketch", "sketch", "imagenet-sketch-*"),
         size=224,
         reader="imagenet_variants:load_imagenet_sketch",
         splits=TEST,
     ),
-    "coco": Entry(("coco", "coco2017", "coco-*"), size=224, reader="coco:load_coco"),
-    "caltech101": Entry(("caltech101", "caltech-101"), size=224, reader="downstream:load_caltech101"),
-    "dtd": Entry(("dtd",), size=224, reader="downstream:load_dtd", splits=TRAIN_VAL_TEST),
-    "pets": Entry(("oxford-iiit-pet",), size=224, reader="downstream:load_pets"),
-    "flowers": Entry(("flowers-102",), size=224, reader="downstream:load_flowers", splits=TRAIN_VAL_TEST),
-    "sun397": Entry(("SUN397",), size=224, reader="downstream:load_sun397"),
-    "aircraft": Entry(("fgvc-aircraft-2013b",), size=224, reader="downstream:load_aircraft", splits=TRAIN_VAL_TEST),
-    "food101": Entry(("food-101",), size=224, reader="downstream:load_food101"),
+    "coco": CatalogEntry(("coco", "coco2017", "coco-*"), size=224, reader="coco:load_coco"),
+    "caltech101": CatalogEntry(("caltech101", "caltech-101"), size=224, reader="downstream:load_caltech101"),
+    "dtd": CatalogEntry(("dtd",), size=224, reader="downstream:load_dtd", splits=TRAIN_VAL_TEST),
+    "pets": CatalogEntry(("oxford-iiit-pet",), size=224, reader="downstream:load_pets"),
+    "flowers": CatalogEntry(("flowers-102",), size=224, reader="downstream:load_flowers", splits=TRAIN_VAL_TEST),
+    "sun397": CatalogEntry(("SUN397",), size=224, reader="downstream:load_sun397"),
+    "aircraft": CatalogEntry(
+        ("fgvc-aircraft-2013b",), size=224, reader="downstream:load_aircraft", splits=TRAIN_VAL_TEST
+    ),
+    "food101": CatalogEntry(("food-101",), size=224, reader="downstream:load_food101"),
 }
-MMVP = Entry(("MMVP_VLM", "mmvp_vlm", "MMVP_VLM-*", "mmvp"), size=224, splits=TEST)  # statements, no classes
+MMVP = CatalogEntry(("MMVP_VLM", "mmvp_vlm", "MMVP_VLM-*", "mmvp"), size=224, splits=TEST)  # statements, no classes
 FOLDER_SIZE = 64  # side of images from a folder of the user's own, unless --image-size says otherwise
 
 
 def check_name(name: str) -> None:
-    """A known name or an existing folder; needs no heavy import, so a typing error is caught at once."""
+    """Refuse what is neither a known name nor an existing folder; without heavy imports, so a typing error is caught at once."""
     if name in CATALOG or Path(name).is_dir():
         return
     near = difflib.get_close_matches(name, CATALOG, n=1)
@@ -92,7 +94,7 @@ def load(
     image_size: int | None = None,
     download: bool = False,
 ) -> ImageSet:
-    """The `train` or `test` split of a named set, or of a folder of images (one a class); `val` where one is published.
+    """The `train` or `test` split of a named set, or of a folder of images (one folder per class); `val` where one is published.
 
     Files are looked for below `root`, else below $ANTIPHASE_DATA. `image_size` resizes photographs; digits keep
     their own.
@@ -113,8 +115,8 @@ def load(
     return replace(images, origin=name if name in CATALOG else str(Path(name).resolve()))
 
 
-def entry_of(name: str) -> Entry:
-    return CATALOG.get(name, Entry((), FOLDER_SIZE))
+def entry_of(name: str) -> CatalogEntry:
+    return CATALOG.get(name, CatalogEntry((), FOLDER_SIZE))
 
 
 def _read(name: str, split: str, folder: Path | None, size: int) -> ImageSet:
@@ -133,16 +135,16 @@ def _read(name: str, split: str, folder: Path | None, size: int) -> ImageSet:
 
         return load_folder(folder.resolve().name, split, folder, size)
     module, _, function = CATALOG[name].reader.partition(":")
-    read: ImageSet = getattr(import_module(f"antiphase.data.readers.{module}"), function)(split, folder, size)
-    return read
+    loaded: ImageSet = getattr(import_module(f"antiphase.data.readers.{module}"), function)(split, folder, size)
+    return loaded
 
 
-def find_folder(name: str, entry: Entry, root: str | Path | None, *, download: bool = False) -> Path:
+def find_folder(name: str, entry: CatalogEntry, root: str | Path | None, *, download: bool = False) -> Path:
     """Where a named set lies: below `root`, else below $ANTIPHASE_DATA."""
-    given = root or os.environ.get("ANTIPHASE_DATA")
-    if not given:
+    configured = root or os.environ.get("ANTIPHASE_DATA")
+    if not configured:
         raise InputError(f"{name} needs files: say where they are with --data-root or the variable ANTIPHASE_DATA")
-    base = Path(given)
+    base = Path(configured)
     if download and not entry.downloadable:
         raise InputError(f"{name} cannot be downloaded for you (its licence or size forbids it): put it below {base}")
     if not base.is_dir() and not download:

@@ -49,8 +49,8 @@ def decode(encoded: bytes | Path, where: str, size: int | None = None) -> NDArra
     return np.ascontiguousarray(np.asarray(rgb).transpose(2, 0, 1))
 
 
-class Encoded:
-    """Images decoded when asked for, side by side: memory does not grow with the number of images."""
+class EncodedSource:
+    """Images that are decoded when they are read, several at a time: memory does not grow with the number of images."""
 
     size: int
 
@@ -72,8 +72,8 @@ class Encoded:
 
 
 @dataclass(frozen=True)
-class FileSource(Encoded):
-    """One file an image."""
+class FileSource(EncodedSource):
+    """One file per image."""
 
     paths: tuple[Path, ...]
     size: int
@@ -90,7 +90,7 @@ def file_pixels(paths: tuple[Path, ...], size: int, label: str) -> tuple[PixelSo
     return decoded_once(FileSource(paths, size), stamp(paths), label)
 
 
-def decoded_once(source: Encoded, content: str, label: str) -> tuple[PixelSource, str]:
+def decoded_once(source: EncodedSource, content: str, label: str) -> tuple[PixelSource, str]:
     """The source decoded once if it is small, streamed if it is large, and its digest.
 
     The digest is of the decoded pixels; of a streamed set it is `content`, which says what it was read from (to read every
@@ -109,16 +109,16 @@ def decoded_once(source: Encoded, content: str, label: str) -> tuple[PixelSource
     return ArraySource(array), digest
 
 
-def undecodable(source: Encoded, content: str, label: str) -> set[int]:
-    """The rows that are no whole images. Every one is decoded to know; what was found is kept beside the decoded copies."""
+def undecodable(source: EncodedSource, content: str, label: str) -> set[int]:
+    """The rows that are no whole images. Every one is decoded to know; the answer is kept beside the decoded copies."""
     path = cache.cache_root() / f"broken-{hashlib.sha256(f'{content}/{len(source)}'.encode()).hexdigest()[:24]}.json"
     if not path.exists():
         with ThreadPoolExecutor(max_workers=4) as pool, console.progress(f"looking at {label}", len(source)) as advance:
-            found = []
+            broken = []
             for row, bad in enumerate(pool.map(lambda row: _is_broken(source, row), range(len(source)))):
-                found += [row] if bad else []
+                broken += [row] if bad else []
                 advance(1, "")
-        files.write_json(path, found)
+        files.write_json(path, broken)
     return set(files.read_json(path))
 
 
@@ -129,7 +129,7 @@ def stamp(paths: Sequence[Path]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _is_broken(source: Encoded, row: int) -> bool:
+def _is_broken(source: EncodedSource, row: int) -> bool:
     try:
         source.decode(row)
     except InputError:

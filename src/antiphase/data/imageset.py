@@ -46,7 +46,7 @@ class ArraySource:
 
 @dataclass(frozen=True)
 class Resized:
-    """Another source brought to a side of its own, for a model that wants larger images: bilinear, on reading."""
+    """Another source resized to another side, for a model that wants larger images: bilinear, on reading."""
 
     source: PixelSource
     side: int
@@ -61,7 +61,25 @@ class Resized:
         )
 
 
+@dataclass(frozen=True)
+class TensorSource:
+    """Pixels in memory, found by the ids of their images."""
+
+    pixels: Tensor  # (n, C, H, W)
+    rows: dict[int, int]  # id -> row of `pixels`
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        _, c, h, w = self.pixels.shape
+        return c, h, w
+
+    def read(self, rows: NDArray[np.int64]) -> Tensor:
+        return self.pixels[[self.rows[int(r)] for r in rows]]
+
+
 class Batch(NamedTuple):
+    """Some images with their labels and ids."""
+
     pixels: Tensor  # (B, C, H, W) float32 in [0,1]
     labels: Tensor  # (B,) int64
     ids: NDArray[np.int64]  # (B,) the keys of the examples' random streams
@@ -70,6 +88,10 @@ class Batch(NamedTuple):
     def inputs(self) -> tuple[Tensor, ...]:
         """What a model is called with."""
         return (self.pixels,)
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch with pixels and labels on a device."""
+        return Batch(self.pixels.to(device), self.labels.to(device), self.ids)
 
 
 @dataclass(frozen=True)
@@ -83,7 +105,7 @@ class ImageSet:
     ids: NDArray[np.int64]  # (n,) rows of the source; they stay with an image through every subset
     source: PixelSource
     content: str  # digest of what the pixels were read from
-    origin: str = ""  # what to ask `load` for to get it again: a name of the catalog or a path
+    origin: str = ""  # the name or path under which `load` finds it again
     categories: tuple[frozenset[int], ...] | None = None  # every label of each image, where an image has several
 
     def __post_init__(self) -> None:
@@ -112,7 +134,7 @@ class ImageSet:
         return digest.hexdigest()[:16]
 
     def subset(self, n: int | None, seed: int = 0) -> ImageSet:
-        """n images, as evenly over the classes as they come; a larger subset of the same seed contains a smaller one."""
+        """n images, spread as evenly over the classes as possible; a larger subset of the same seed contains a smaller one."""
         if n is None or n == len(self):
             return self
         if not 0 < n <= len(self):
@@ -133,6 +155,11 @@ class ImageSet:
         """The images at these positions, in this order."""
         categories = None if self.categories is None else tuple(self.categories[i] for i in rows)
         return replace(self, labels=self.labels[rows], ids=self.ids[rows], categories=categories)
+
+    def with_pixels(self, pixels: Tensor) -> ImageSet:
+        """The same images by id and label, with other pixels (n, C, H, W): perturbed ones, for example."""
+        rows = {int(i): row for row, i in enumerate(self.ids)}
+        return replace(self, source=TensorSource(pixels, rows))
 
     def batch(self, rows: NDArray[np.int64]) -> Batch:
         """The images at these positions of this (sub)set."""
@@ -155,28 +182,3 @@ def checked_labels(labels: NDArray[np.int64], classes: int, where: str) -> NDArr
     if len(wrong):
         raise InputError(f"{where}: label {labels[wrong[0]]} in row {wrong[0]} is out of range for {classes} classes")
     return labels.astype(np.int64)
-
-
-# ------------------------------------------------------------------------------------------------- measures.gather
-
-
-# ------------------------------------------------------------------------------------------------- where
-@dataclass(frozen=True)
-class Elsewhere:
-    """Other pixels under the same ids."""
-
-    place: dict[int, int]
-    pixels: Tensor
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        _, c, h, w = self.pixels.shape
-        return c, h, w
-
-    def read(self, rows: NDArray[np.int64]) -> Tensor:
-        return self.pixels[[self.place[int(r)] for r in rows]]
-
-
-def elsewhere(images: ImageSet, pixels: Tensor) -> ImageSet:
-    """The same images by id and label, with these pixels."""
-    return replace(images, source=Elsewhere({int(i): row for row, i in enumerate(images.ids)}, pixels))

@@ -1,4 +1,4 @@
-"""name -> PairSet: captioned images by the name of their set, or a folder in one of the layouts that are known."""
+"""name -> PairSet: captioned images by the name of their set, or of a folder in a known layout."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antiphase.config import InputError
-from antiphase.data.catalog import Entry, find_folder
+from antiphase.data.catalog import CatalogEntry, find_folder
 
 if TYPE_CHECKING:
     from antiphase.data.pairs import PairSet
 
 
-PAIR_CATALOG: dict[str, Entry] = {
-    "flickr8k": Entry(("flickr8k", "Flickr8k", "flickr8k-*"), size=224),
-    "flickr30k": Entry(("flickr30k", "Flickr30k", "flickr30k-*"), size=224),
-    "coco": Entry(("coco", "coco2017", "coco-*"), size=224),
+PAIR_CATALOG: dict[str, CatalogEntry] = {
+    "flickr8k": CatalogEntry(("flickr8k", "Flickr8k", "flickr8k-*"), size=224),
+    "flickr30k": CatalogEntry(("flickr30k", "Flickr30k", "flickr30k-*"), size=224),
+    "coco": CatalogEntry(("coco", "coco2017", "coco-*"), size=224),
 }
 SPLITS = ("train", "val", "test", "all")
 
@@ -40,7 +40,7 @@ def load_pairs(
 ) -> PairSet:
     """A split of a named set of captioned images, of a folder in such a layout, or of webdataset shards (folder, glob, range).
 
-    `allow` names what may be left out (data/leniency.py); it is counted in `skipped`. A set without splits of its own has a
+    `allow` names what may be left out (data/tolerance.py); it is counted in `skipped`. A set without splits of its own has a
     fixed choice of images as its test split; "all" is everything.
     """
     if split not in SPLITS:
@@ -96,8 +96,8 @@ def tars(pattern: str) -> tuple[Path, ...]:
         f"{pattern[: span.start()]}{number:0{len(first)}d}{pattern[span.end() :]}"
         for number in range(int(first), int(last) + 1)
     ]
-    found = [(name, tars(name)) for name in names]
-    for name, paths in found:
+    shards = [(name, tars(name)) for name in names]
+    for name, paths in shards:
         if not paths:
             raise InputError(f"{pattern} asks for {name}, which is not there: give the range that you have, or a glob")
-    return tuple(path for _, paths in found for path in paths)
+    return tuple(path for _, paths in shards for path in paths)

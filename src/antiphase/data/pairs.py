@@ -1,4 +1,4 @@
-"""PairSet: images, each with one or more captions. The captions are in memory, the pixels are read when asked for.
+"""PairSet: images, each with one or more captions. The captions are in memory, the pixels are read when they are needed.
 
 n images, C channels, H x W pixels.
 """
@@ -22,8 +22,10 @@ HELD_OUT = 1000  # images at most, of a set that comes without a test split of i
 
 
 class Pairs(NamedTuple):
+    """Some images, each with one caption, and their ids."""
+
     pixels: Tensor  # (B, C, H, W) float32 in [0,1]
-    captions: list[str]  # one an image
+    captions: list[str]  # one per image
     ids: NDArray[np.int64]  # (B,) the keys of the examples' random streams
 
 
@@ -32,12 +34,12 @@ class PairSet:
     """One split of one set of captioned images, or a subset of it."""
 
     name: str
-    split: str  # "train", "test", or "all" where a set is only looked at
+    split: str  # "train", "test", or "all"
     captions: tuple[tuple[str, ...], ...]  # of each image, at least one
     ids: NDArray[np.int64]  # (n,) rows of the source; they stay with an image through every subset
     source: PixelSource
     content: str  # digest of what the pixels were read from
-    origin: str = ""  # what to ask `load_pairs` for to get it again: a name of the catalog or a path
+    origin: str = ""  # the name or path under which `load_pairs` finds it again
     skipped: tuple[tuple[str, int], ...] = ()  # what the user allowed to be left out, and how many of it
 
     def __post_init__(self) -> None:

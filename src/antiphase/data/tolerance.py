@@ -1,4 +1,7 @@
-"""What may be left out of a set of pairs: nothing, unless the user allowed it; and then it is counted. No torch."""
+"""Defects that may be left out of a set of captioned images: none, unless the user allows a kind; then they are counted.
+
+No torch.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,14 @@ ALLOWABLE = {
 
 def allowed(words: str) -> tuple[str, ...]:
     """What a flag --allow names, separated by commas; refused if it is not known."""
-    found = tuple(word.strip() for word in words.split(",") if word.strip())
-    Leniency(found)
-    return found
+    kinds = tuple(word.strip() for word in words.split(",") if word.strip())
+    Tolerance(kinds)
+    return kinds
 
 
 @dataclass
-class Leniency:
-    """What is allowed, and how much of it was met."""
+class Tolerance:
+    """The kinds of defects that are allowed, and how many of each were met."""
 
     allow: Collection[str] = ()
     counts: Counter[str] = field(default_factory=Counter)
@@ -36,7 +39,7 @@ class Leniency:
                 raise InputError(f"--allow {word!r} is not known: it takes {', '.join(ALLOWABLE)}")
 
     def meet(self, kind: str, sentence: str) -> None:
-        """Count it if it is allowed, refuse it if not."""
+        """Count a defect if its kind is allowed, refuse it with this sentence if not."""
         if kind not in self.allow:
             remedy = "cuts" if kind == "long" else "leaves out"
             raise InputError(f"{sentence} (--allow {kind} {remedy} such and counts them)")

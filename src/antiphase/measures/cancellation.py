@@ -22,7 +22,7 @@ from antiphase.console import Clock
 from antiphase.data.imageset import ImageSet
 from antiphase.measures.branch_pairs import WANTS, Alignment, Coupling, couple
 from antiphase.measures.jacobians_forward import PAPER_EPS, gram
-from antiphase.measures.perturbations import Perturbed, check_names, on, perturbed, size_of
+from antiphase.measures.perturbations import Perturbed, check_names, perturbed, size_of
 from antiphase.measures.stats import finite, log_of, mean_interval, over, rate, spearman
 from antiphase.models.attention import Branches
 from antiphase.models.taps import Record, check_finite, look
@@ -176,7 +176,7 @@ def cancellation(
     with at_rest(classifier), console.progress("cancellation", total=len(images) * len(perturbations)) as advance:
         for raw in images.batches(batch_size):
             with clock.part(len(raw.ids)):
-                batch = on(raw, device)
+                batch = raw.to(device)
                 clean = finite_look(classifier, batch.pixels)
                 before = pairs(clean, clean, coupling, levels)
                 if not before:

@@ -24,7 +24,7 @@ from antiphase.measures.branch_pairs import WANTS, Coupling, couple
 from antiphase.measures.cancellation import REMEDY, finite_look
 from antiphase.measures.jacobians_forward import PAPER_EPS
 from antiphase.measures.jacobians_reverse import entropy
-from antiphase.measures.perturbations import CORRUPTIONS, check_names, on, perturbed
+from antiphase.measures.perturbations import CORRUPTIONS, check_names, perturbed
 from antiphase.measures.stats import finite, mean_interval
 from antiphase.models.attention import Branches, attention_maps
 from antiphase.models.taps import Record
@@ -112,7 +112,7 @@ def correlation(
     used: dict[str, int] = {}
     with at_rest(classifier), console.progress("map correlation", total=len(images) * len(names)) as advance:
         for raw in images.batches(batch_size):
-            batch = on(raw, device)
+            batch = raw.to(device)
             clean = finite_look(classifier, batch.pixels)
             lam |= {layer: weight for layer, (_, _, weight) in couple(clean, coupling).items()}
             used |= {layer: rows_counted(clean[layer]) for layer in lam}

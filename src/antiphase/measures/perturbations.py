@@ -181,10 +181,6 @@ def size_of(name: str, eps: float) -> float | None:
     return None if PERTURBATIONS[name].kind == "corruption" else float(Linf(eps).eps)
 
 
-def on(batch: Batch, device: torch.device | str) -> Batch:
-    return Batch(batch.pixels.to(device), batch.labels.to(device), batch.ids)
-
-
 def _shape(batch: Batch) -> tuple[int, ...]:
     return tuple(batch.pixels.shape[1:])
 

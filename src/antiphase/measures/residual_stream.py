@@ -19,7 +19,7 @@ from antiphase.config import InputError
 from antiphase.console import Clock
 from antiphase.data.imageset import ImageSet
 from antiphase.measures.jacobians_forward import PAPER_EPS
-from antiphase.measures.perturbations import check_names, on, perturbed, size_of
+from antiphase.measures.perturbations import check_names, perturbed, size_of
 from antiphase.measures.power_iteration import sigma_max
 from antiphase.measures.stats import geometric_interval, mean_interval, over, rate, sign_of
 from antiphase.models.adapters import adapter_of
@@ -221,7 +221,7 @@ def propagation(
     parts: dict[str, list[list[Array]]] = {name: [] for name in perturbations}
     with at_rest(classifier), console.progress("propagation", total=len(images) * len(perturbations)) as advance:
         for raw in images.batches(batch_size):
-            batch = on(raw, device)
+            batch = raw.to(device)
             clean = follow(classifier, batch.pixels)
             layers = tuple(step.layer for step in clean)
             bound = _checked(sigma, len(images), len(layers))
@@ -262,7 +262,7 @@ def block_sigma(
             with clock.part(len(raw.ids)), explicit(classifier):
                 found = [
                     sigma_max(step.block, step.before, iterations, tolerance, ids=raw.ids, seed=seed).value
-                    for step in follow(classifier, on(raw, device).pixels)
+                    for step in follow(classifier, raw.to(device).pixels)
                 ]
             parts.append(torch.stack(found, dim=1).numpy())
             advance(len(raw.ids), "")

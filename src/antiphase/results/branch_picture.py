@@ -12,7 +12,7 @@ from antiphase import runtime
 from antiphase.attacks import engine
 from antiphase.attacks.config import PGD
 from antiphase.attacks.losses import LOSSES
-from antiphase.data.imageset import ImageSet, elsewhere
+from antiphase.data.imageset import ImageSet
 from antiphase.measures.jacobians_forward import branch_alignment
 from antiphase.models.taps import explicit, taps
 
@@ -68,7 +68,7 @@ def branches(
     broken = (found.success & found.correct).nonzero()[:, 0].tolist()
     one = images.take(np.array(broken[:1] or [0]))
     seen = looks(model, one, attack, seed, device)
-    places = {"clean": one, "attacked": elsewhere(one, _attacked(model, one, attack, seed))}
+    places = {"clean": one, "attacked": one.with_pixels(_attacked(model, one, attack, seed))}
     for state, there in places.items():
         (layer,) = branch_alignment(model, there, probes=probes, seed=seed, device=device)[-1:]
         whole = layer.stacked

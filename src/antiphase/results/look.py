@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 from antiphase import console
 from antiphase.config import Budget, InputError
-from antiphase.data.imageset import ImageSet, elsewhere
+from antiphase.data.imageset import ImageSet
 from antiphase.measures.branch_pairs import Alignment
 from antiphase.measures.jacobians_forward import aligned, branch_alignment, gram
-from antiphase.measures.perturbations import PGD_STEPS, on, perturbed
+from antiphase.measures.perturbations import PGD_STEPS, perturbed
 from antiphase.models.attention import Branches
 from antiphase.models.run import Cell, Run, cell
 from antiphase.models.taps import Record, check_finite, taps
@@ -136,7 +136,7 @@ def look_cell(
         raise InputError("the lens needs budgets above 0: give --eps, as in --eps 4/255,8/255")
 
     def compute(_: Path) -> Cell:
-        model, batch = run.classifier_for(images, device), on(images.all, device)
+        model, batch = run.classifier_for(images, device), images.all.to(device)
         with at_rest(model), console.progress(f"{run.name} looks", total=len(eps) + 1) as advance:
             states, looks = [batch.pixels], [_look(model, batch.pixels)]
             advance(1, "clean")
@@ -212,7 +212,7 @@ def _branches(
     if all(maps.noise is None for maps in records[0].values()):
         return
     for number, (pixels, record) in enumerate(zip(states, records)):
-        there = elsewhere(images, pixels.cpu())
+        there = images.with_pixels(pixels.cpu())
         found = {"jacobians": branch_alignment(model, there, probes=probes, seed=seed, device=device)}
         if number:
             found["changes"] = _changes(records[0], record)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from antiphase import console, runtime
 from antiphase.attacks.losses import cross_entropy
 from antiphase.config import InputError
-from antiphase.data.imageset import Batch, ImageSet, elsewhere
+from antiphase.data.imageset import Batch, ImageSet
 from antiphase.measures.ascent import amplified, attacked
 from antiphase.measures.branch_pairs import Alignment, couple, jackknife, lambdas_of
 from antiphase.measures.jacobians_forward import PAPER_EPS, gram, gram_probes, map_norms
@@ -194,7 +194,7 @@ def _points(
                 found["pgd"].append(attacked(classifier, batch, **inside).cpu())
                 found["found"].append(amplified(classifier, base, batch, **inside, seed=seed).cpu())
             advance(len(batch.ids), "")
-    return {"clean": images, **{name: elsewhere(images, torch.cat(pixels)) for name, pixels in found.items()}}
+    return {"clean": images, **{name: images.with_pixels(torch.cat(pixels)) for name, pixels in found.items()}}
 
 
 # ------------------------------------------------------------------------------------------------- Jacobians

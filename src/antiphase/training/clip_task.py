@@ -23,7 +23,7 @@ from antiphase import console
 from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
 from antiphase.data.pairs import PairSet, of_classes
-from antiphase.data.tolerance import Leniency
+from antiphase.data.tolerance import Tolerance
 from antiphase.measures.retrieval import image_ranks, recall, text_ranks
 from antiphase.measures.success import accuracy
 from antiphase.models.attention import lambdas
@@ -195,14 +195,14 @@ class Contrasting:
     @cached_property
     def skipped(self) -> dict[str, int]:
         """What the user allowed to be left out, and how many captions are cut."""
-        lenient = Leniency(self.allow)
+        tolerance = Tolerance(self.allow)
         text = self.model_config.text
         captions = sorted({caption for part in self._captioned for each in part for caption in each})
         for caption, length in too_long(text, captions):
-            lenient.meet(
+            tolerance.meet(
                 "long", f"the caption {caption[:40]!r}... has {length} tokens, and the model reads {text.context}"
             )
-        return {**dict(self.train_set.skipped), **{f"{kind} captions cut": n for kind, n in lenient.skipped}}
+        return {**dict(self.train_set.skipped), **{f"{kind} captions cut": n for kind, n in tolerance.skipped}}
 
     @property
     def _captioned(self) -> list[tuple[tuple[str, ...], ...]]:

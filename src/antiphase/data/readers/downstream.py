@@ -1,4 +1,4 @@
-"""The sets on which representations are judged, as their authors and torchvision lay them out on disk.
+"""Data sets for zero-shot, probe and few-shot evaluation, as their authors and torchvision lay them out on disk.
 
 A set without a published split has a fixed one, by the hash of each file's name.
 """
@@ -26,13 +26,13 @@ LAYOUTS = {
 def load_caltech101(split: str, folder: Path, size: int) -> ImageSet:
     """101_ObjectCategories/<class>/image_*.jpg; the folder of background clutter is no class."""
     categories = _folder(folder / "101_ObjectCategories", "one folder of images for each class")
-    found = {name: paths for name, paths in by_class(categories).items() if name != "BACKGROUND_Google"}
+    images = {name: paths for name, paths in by_class(categories).items() if name != "BACKGROUND_Google"}
     labelled: Labelled = []
-    for label, paths in enumerate(found.values()):
+    for label, paths in enumerate(images.values()):
         ranked = sorted(paths, key=lambda path: _rank(path.relative_to(categories)))
         chosen = ranked[:CALTECH_TRAIN] if split == "train" else ranked[CALTECH_TRAIN:]
         labelled += [(path, label) for path in sorted(chosen)]
-    return assemble("caltech101", split, tuple(found), labelled, folder, size)
+    return assemble("caltech101", split, tuple(images), labelled, folder, size)
 
 
 def load_dtd(split: str, folder: Path, size: int) -> ImageSet:

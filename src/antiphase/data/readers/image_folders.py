@@ -1,4 +1,4 @@
-"""Images in folders: one folder a class, Tiny ImageNet's layout, and ImageNet's validation set in class folders."""
+"""Images in folders: one folder per class, Tiny ImageNet's layout, and ImageNet's validation set in class folders."""
 
 from __future__ import annotations
 
@@ -61,12 +61,14 @@ def load_tiny_imagenet(split: str, folder: Path, size: int) -> ImageSet:
 def from_class_folders(
     name: str, split: str, folder: Path, size: int, classes: Iterable[str] | None = None
 ) -> ImageSet:
-    """One folder a class; `classes`, where given, are those of the training split, and the test split may lack some."""
+    """One folder per class; `classes`, where given, are those of the training split, and the test split may lack some."""
     files = by_class(folder)
     known = tuple(files if classes is None else classes)
-    for found in files:
-        if found not in known:
-            raise InputError(f"{folder / found} is out of range: the training split has no class {found!r}")
+    for name_of_class in files:
+        if name_of_class not in known:
+            raise InputError(
+                f"{folder / name_of_class} is out of range: the training split has no class {name_of_class!r}"
+            )
     return assemble(name, split, known, [(p, i) for i, c in enumerate(known) for p in files.get(c, [])], folder, size)
 
 
@@ -92,14 +94,14 @@ def by_class(folder: Path) -> dict[str, list[Path]]:
 
 
 def _images(folder: Path) -> list[Path]:
-    found = sorted(p for p in folder.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES) if folder.is_dir() else []
-    if not found:
+    images = sorted(p for p in folder.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES) if folder.is_dir() else []
+    if not images:
         raise InputError(f"{folder} is empty: expected image files in it")
-    return found
+    return images
 
 
 def required(path: Path, what: str) -> Path:
-    """This file, refused with what it is if it is not there."""
+    """The path of a file that has to be there; `what` it is goes into the refusal."""
     if not path.is_file():
         raise InputError(f"{path} is missing: it is {what}")
     return path

@@ -1,4 +1,4 @@
-"""ImageNet's relatives, test sets all: V2 and Sketch have its 1,000 classes, A and R 200 of them each. Layouts as published."""
+"""Variants of ImageNet, all of them test sets: V2 and Sketch have its 1,000 classes, A and R 200 of them each."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from antiphase.data.readers.image_folders import Labelled, assemble, by_class
 
 def load_imagenet_v2(split: str, folder: Path, size: int) -> ImageSet:
     """<0 to 999>/*.jpeg: the folders are class indices, not names."""
-    found = by_class(folder)
-    for name in found:
+    images = by_class(folder)
+    for name in images:
         if not (name.isdigit() and int(name) < 1000):
             raise InputError(f"{folder / name} is out of range: the folders of imagenet-v2 are 0 to 999")
-    labelled = [(path, label) for label in range(1000) for path in found.get(str(label), [])]
+    labelled = [(path, label) for label in range(1000) for path in images.get(str(label), [])]
     return assemble("imagenet-v2", split, _names(class_wnids("imagenet_synsets")), labelled, folder, size)
 
 
@@ -38,11 +38,11 @@ def load_imagenet_sketch(split: str, folder: Path, size: int) -> ImageSet:
 
 def _by_wnid(name: str, classes: str, split: str, folder: Path, size: int) -> ImageSet:
     """Every class takes part in the prediction, also one of which this copy has no image."""
-    wnids, found = class_wnids(classes), by_class(folder)
-    for wnid in found:
+    wnids, images = class_wnids(classes), by_class(folder)
+    for wnid in images:
         if wnid not in wnids:
             raise InputError(f"{folder / wnid} is out of range: it is none of the {len(wnids)} classes of {name}")
-    labelled: Labelled = [(path, label) for label, wnid in enumerate(wnids) for path in found.get(wnid, [])]
+    labelled: Labelled = [(path, label) for label, wnid in enumerate(wnids) for path in images.get(wnid, [])]
     return assemble(name, split, _names(wnids), labelled, folder, size)
 
 

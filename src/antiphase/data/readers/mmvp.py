@@ -31,12 +31,12 @@ def load_mmvp(*, root: str | Path | None = None, image_size: int | None = None) 
     """`Questions.csv` (number, category, statement; a header first) and `MLLM_VLM Images/<category>/<number>.jpg`."""
     folder = find_folder(NAME, MMVP, root)
     table = required(folder / "Questions.csv", "the list of statements")
-    found = [folder / name for name in PHOTOGRAPHS if (folder / name).is_dir()]
-    if not found:
+    folders = [folder / name for name in PHOTOGRAPHS if (folder / name).is_dir()]
+    if not folders:
         raise InputError(f"{folder / PHOTOGRAPHS[0]} is missing: expected one folder of images for each category in it")
     rows = _rows(table)
     source, content = file_pixels(
-        tuple(found[0] / category / f"{number}.jpg" for number, category, _ in rows), image_size or MMVP.size, NAME
+        tuple(folders[0] / category / f"{number}.jpg" for number, category, _ in rows), image_size or MMVP.size, NAME
     )
     images = PairSet(
         name=NAME,

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from antiphase import console, files
 from antiphase.config import InputError
 from antiphase.data import cache
-from antiphase.data.decode import IMAGE_SUFFIXES, Encoded, decode, decoded_once, stamp, undecodable
+from antiphase.data.decode import IMAGE_SUFFIXES, EncodedSource, decode, decoded_once, stamp, undecodable
 from antiphase.data.pair_catalog import tars
 from antiphase.data.pairs import PairSet, held_out
 from antiphase.data.readers.image_folders import TEST_NAMES, split_folder
-from antiphase.data.tolerance import Leniency
+from antiphase.data.tolerance import Tolerance
 
 BLOCK = 512  # bytes of a tar's header, and what its members are padded to
 
@@ -40,7 +40,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class ShardSource(Encoded):
+class ShardSource(EncodedSource):
     """Images by their places in shards."""
 
     shards: tuple[Path, ...]
@@ -59,17 +59,17 @@ class ShardSource(Encoded):
 
 def load_shards(name: str, split: str, folder: str, size: int, allow: Collection[str] = ()) -> PairSet:
     """The shards in a folder or of a glob. Below `train` and `test` (or `val`) they are split; else a fixed part is held out."""
-    shards, is_split = _found(folder, split)
-    lenient = Leniency(allow)
-    chosen = _whole_samples(name, shards, lenient)
+    shards, is_split = _shards_of(folder, split)
+    tolerance = Tolerance(allow)
+    chosen = _whole_samples(name, shards, tolerance)
     if not is_split and split != "all":
         keys = [f"{shards[number].name}/{sample.key}" for number, sample in chosen]
         wanted = set(held_out(keys, split, name))
         chosen = [place for key, place in zip(keys, chosen) if key in wanted]
     content = _digest(shards, chosen)
-    if "broken" in lenient.allow:
+    if "broken" in tolerance.allow:
         bad = undecodable(ShardSource(shards, tuple(chosen), size), content, name)
-        lenient.count("broken", len(bad))
+        tolerance.count("broken", len(bad))
         chosen = [place for row, place in enumerate(chosen) if row not in bad]
         content = _digest(shards, chosen)
     if not chosen:
@@ -82,12 +82,12 @@ def load_shards(name: str, split: str, folder: str, size: int, allow: Collection
         ids=np.arange(len(chosen)),
         source=source,
         content=content,
-        skipped=lenient.skipped,
+        skipped=tolerance.skipped,
     )
 
 
-def _found(folder: str, split: str) -> tuple[tuple[Path, ...], bool]:
-    """The shards of a split, and whether they are there because of it."""
+def _shards_of(folder: str, split: str) -> tuple[tuple[Path, ...], bool]:
+    """The shards of a split, and whether a folder of that split holds them."""
     base = Path(folder)
     if not base.is_dir():
         return tars(folder), False
@@ -96,19 +96,19 @@ def _found(folder: str, split: str) -> tuple[tuple[Path, ...], bool]:
     return tuple(sorted(base.rglob("*.tar"))), False
 
 
-def _whole_samples(name: str, shards: tuple[Path, ...], lenient: Leniency) -> list[tuple[int, Sample]]:
+def _whole_samples(name: str, shards: tuple[Path, ...], tolerance: Tolerance) -> list[tuple[int, Sample]]:
     """Every sample with an image and a caption, with the number of its shard."""
     chosen: list[tuple[int, Sample]] = []
     with ThreadPoolExecutor(max_workers=4) as pool, console.progress(f"indexing {name}", len(shards)) as advance:
         for number, (samples, cut) in enumerate(pool.map(index, shards)):
             shard = shards[number]
             if cut is not None:
-                lenient.meet("broken", f"{shard} is truncated: it ends in sample {cut}")
+                tolerance.meet("broken", f"{shard} is truncated: it ends in sample {cut}")
             for sample in samples:
                 if sample.offset < 0:
-                    lenient.meet("missing", f"{shard}, sample {sample.key}, has no image")
+                    tolerance.meet("missing", f"{shard}, sample {sample.key}, has no image")
                 elif not sample.caption:
-                    lenient.meet("empty", f"{shard}, sample {sample.key}, has no caption, or an empty one")
+                    tolerance.meet("empty", f"{shard}, sample {sample.key}, has no caption, or an empty one")
                 else:
                     chosen.append((number, sample))
             advance(1, "")
@@ -133,7 +133,7 @@ def index(shard: Path) -> tuple[list[Sample], str | None]:
 
 
 def _walk(shard: Path) -> tuple[list[Sample], str | None]:
-    found: dict[str, Sample] = {}
+    samples: dict[str, Sample] = {}
     last, end = "", 0
     try:
         with tarfile.open(shard, "r:") as tar:
@@ -144,15 +144,15 @@ def _walk(shard: Path) -> tuple[list[Sample], str | None]:
                     continue
                 stem, _, suffix = path.name.partition(".")
                 last = str(path.parent / stem)
-                _add(found.setdefault(last, Sample(last)), tar, member, suffix.lower())
+                _add(samples.setdefault(last, Sample(last)), tar, member, suffix.lower())
         whole = _ends_properly(shard, end)
     except (tarfile.ReadError, EOFError, OSError) as error:
-        if not found:
+        if not samples:
             raise InputError(f"{shard} is not a tar file, or ends before its first sample ({error})") from None
         whole = False
     if not whole:
-        found.pop(last, None)  # whatever of it is there may lack its end
-    return list(found.values()), None if whole else last
+        samples.pop(last, None)  # whatever of it is there may lack its end
+    return list(samples.values()), None if whole else last
 
 
 def _add(sample: Sample, tar: tarfile.TarFile, member: tarfile.TarInfo, suffix: str) -> None:
