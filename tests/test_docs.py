@@ -13,6 +13,7 @@ TEXTS = [
     for path in (ROOT.glob("*.md") if folder == "." else (ROOT / folder).rglob(f"*.{ending}"))
     if path.name != "test_docs.py"
 ]
+UNCHECKED = ("log.md", "CHANGELOG.md", "architecture.md")  # the first two speak of what was
 
 
 def test_every_section_of_the_method_that_is_cited_exists():
@@ -33,3 +34,16 @@ def test_every_anchor_of_the_method_is_the_number_of_its_heading():
     pages = [path for path in TEXTS if path.suffix == ".md"]
     linked = [n for path in pages for n in re.findall(r"\((?:[\w./]*method\.md)?#s([\d.]+)\)", path.read_text())]
     assert set(linked) <= {anchor for anchor, _ in anchored}
+
+
+def test_every_file_that_a_page_names_exists():
+    """Files of the package by their place in it (`models/attention.py`), others by their place in the repository."""
+    named = re.compile(r"\b((?:tests|benchmarks|results|docs)/[\w/-]+\.\w+)\b|`((?:\w+/)+\w+\.py)`")
+    lost = []
+    for page in [*ROOT.glob("docs/*.md"), *ROOT.glob("*.md")]:
+        if page.name in UNCHECKED:
+            continue
+        for path in map("".join, named.findall(page.read_text())):
+            if not any((root / path).exists() for root in (ROOT, ROOT / "src/antiphase")):
+                lost.append(f"{page.name}: {path}")
+    assert not lost
