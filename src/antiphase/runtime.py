@@ -120,11 +120,8 @@ def frozen(model: nn.Module) -> Iterator[None]:
             parameter.requires_grad_(wants)
 
 
-# ------------------------------------------------------------------------------------------------- measures.probes
-
-
 @contextmanager
 def at_rest(classifier: nn.Module) -> Iterator[None]:
-    """Eval mode, no gradients of parameters, no graph: how everything here looks at a model."""
+    """`frozen`, and no graph is built: how measures look at a model."""
     with frozen(classifier), torch.no_grad():
         yield

@@ -15,7 +15,7 @@ from antiphase.measures.branch_pairs import Alignment, gamma
 from antiphase.measures.jacobians_forward import branch_alignment, exact_alignment, gram_exact, map_norms
 from antiphase.measures.jacobians_local import local_alignment, local_moments
 from antiphase.measures.jacobians_reverse import loss_alignment, projected_alignment, scalar_alignment
-from antiphase.measures.lipschitz import at_level, l_sample, l_sharp
+from antiphase.measures.lipschitz import at_level, l_sample, l_search
 from antiphase.measures.power_iteration import sigma_max
 from antiphase.models import Differential, Softmax, ViTConfig
 from antiphase.models.adapters import ADAPTERS, adapter, check, read
@@ -240,7 +240,7 @@ def test_a_layer_that_never_moves_is_reported_and_not_divided_by(pair, digits):
     with torch.no_grad():
         model.model.blocks[0].attn.qkv.weight[:128] = 0
         model.model.blocks[0].attn.qkv.bias[:128] = 0
-    (sharp,) = l_sharp(model, few, draws=2, steps=2, iterations=3)
+    (sharp,) = l_search(model, few, draws=2, steps=2, iterations=3)
     json.dumps(sharp.summary(), allow_nan=False)
     assert sharp.summary()["sample_short_by"] is None
     (layer,) = branch_alignment(model, few, probes=4)
@@ -314,12 +314,12 @@ def test_power_iteration_agrees_with_the_full_jacobian_of_a_trained_model(pair, 
 def test_the_search_never_falls_below_the_samples_it_starts_from(pair, digits, level):
     few = digits[1].subset(6)
     for run in pair:
-        (sharp,) = l_sharp(run.classifier(), few, draws=4, level=level, steps=8, iterations=10, batch_size=4)
+        (sharp,) = l_search(run.classifier(), few, draws=4, level=level, steps=8, iterations=10, batch_size=4)
         (sampled,) = l_sample(run.classifier(), few, draws=4, level=level)
         assert sharp.sample == pytest.approx(sampled.ratios.max(axis=1), rel=1e-4)
         assert (sharp.ascent >= sharp.sample * (1 - 1e-5)).all()
         assert (sharp.ascent > sharp.sample * 1.1).all()  # random directions miss the worst one by far
-        (still,) = l_sharp(run.classifier(), few, draws=4, level=level, steps=0, iterations=10, batch_size=4)
+        (still,) = l_search(run.classifier(), few, draws=4, level=level, steps=0, iterations=10, batch_size=4)
         assert (sharp.ascent >= still.ascent * (1 - 1e-5)).all()
         assert (sharp.ascent > still.ascent * 1.0001).any()  # climbing finds more than its starts
         assert sharp.summary()["sample_at_most_ascent"]["value"] == 1
@@ -340,7 +340,7 @@ def test_a_linear_map_has_the_lipschitz_constant_of_its_matrix(digits):
 
     model = Linear().eval()
     weight = model.attn.out_proj.weight @ model.attn.in_proj_weight[128:]
-    (sharp,) = l_sharp(model, digits[1].subset(2), draws=4, level="branch", iterations=200)
+    (sharp,) = l_search(model, digits[1].subset(2), draws=4, level="branch", iterations=200)
     top = float(torch.linalg.svdvals(weight)[0].detach())
     assert sharp.power == pytest.approx(top, rel=1e-2)
     assert (sharp.ascent <= top * (1 + 1e-5)).all()

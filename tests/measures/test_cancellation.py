@@ -13,6 +13,7 @@ from torch import nn
 from antiphase import Run, load
 from antiphase.config import InputError
 from antiphase.data.imageset import Batch
+from antiphase.measures.branch_pairs import BranchPair
 from antiphase.measures.cancellation import Cancellation, cancellation, over_layers
 from antiphase.measures.common_mode import common_mode
 from antiphase.measures.correlation import MEANING, correlation, likeness, movement, subtraction
@@ -192,7 +193,7 @@ def test_a_branch_that_does_not_move_is_counted_and_left_out():
 def test_changes_of_a_real_model_come_from_its_own_maps(which, coupling, pair, digits):
     """n1, n2 and ip of every level against maps that are read and mixed by hand."""
     model, few = pair[which].classifier(), digits[1].subset(5)
-    found = {c.level: c for c in cancellation(model, few, perturbations=("sign",), coupling=coupling)}
+    found = {c.quantity: c for c in cancellation(model, few, perturbations=("sign",), coupling=coupling)}
     assert set(found) == {"maps", "values", "held"}
     there = perturbed(model, few.all, "sign", EPS)
     reads = []
@@ -286,7 +287,7 @@ def test_noise_and_attacks_on_a_real_cifar_pair():
     """On these weights neither is common-mode: both move the maps of a differential layer apart, attacks further."""
     few = load("cifar10", "test").subset(24)
     model = Run(Path(__file__).parents[2] / "results/pair/DiffViT").classifier()
-    found = cancellation(model, few, perturbations=("sign", "fgsm"), levels=("maps",))
+    found = cancellation(model, few, perturbations=("sign", "fgsm"), quantities=("maps",))
     row = common_mode(found)[0]
     assert row["matched"]
     assert row["verdict"] == "both opposed, noise less so"
@@ -440,7 +441,7 @@ def test_likeness_of_rows_by_hand():
 
 
 def test_subtraction_and_movement_of_rows_by_hand():
-    found = subtraction(row(0.5, 0.5, 0, 0), row(0.25, 0.25, 0.25, 0.25), 0.8, ALL)
+    found = subtraction(BranchPair(row(0.5, 0.5, 0, 0), row(0.25, 0.25, 0.25, 0.25), torch.tensor(0.8)), ALL)
     assert {name: float(v) for name, v in found.items()} == pytest.approx(
         {
             "negative_share": 0.5,
@@ -450,7 +451,7 @@ def test_subtraction_and_movement_of_rows_by_hand():
             "entropy_combined": -(2 * 0.3 * np.log2(0.3) + 2 * 0.2 * np.log2(0.2)),
         }
     )
-    gone = subtraction(row(0.4, 0.3, 0.2, 0.1), row(0.4, 0.3, 0.2, 0.1), 1.0, ALL)
+    gone = subtraction(BranchPair(row(0.4, 0.3, 0.2, 0.1), row(0.4, 0.3, 0.2, 0.1), torch.ones(())), ALL)
     assert gone["entropy_combined"].isnan()  # nothing is left
     assert gone["negative_mass"].isnan()
     moved = movement(row(0.1, -0.1, 0, 0), row(-0.2, 0.2, 0, 0), ALL)
@@ -510,7 +511,7 @@ def test_correlation_of_a_real_model(which, coupling, pair, digits):
     model, few = pair[which].classifier(), digits[1].subset(5)
     found = {c.perturbation: c for c in correlation(model, few, coupling=coupling)}
     assert list(found) == ["clean", *CORRUPTIONS]
-    (other,) = cancellation(model, few, perturbations=("blur",), coupling=coupling, levels=("maps",))
+    (other,) = cancellation(model, few, perturbations=("blur",), coupling=coupling, quantities=("maps",))
     assert found["blur"].statistics["change_cosine"] == pytest.approx(other.cos)  # two routes to one number
     clean = found["clean"]
     assert set(clean.statistics) == set(MEANING)

@@ -33,7 +33,7 @@ def test_rows_of_a_differential_map_sum_to_one_minus_lambda(x):
         model(x)
     for maps in record.values():
         rows = maps.combined.sum(dim=-1)
-        assert torch.allclose(rows, (1 - maps.lam).expand_as(rows), atol=1e-6)
+        assert torch.allclose(rows, (1 - maps.lam[..., 0]).expand_as(rows), atol=1e-6)
         assert torch.allclose(maps.signal.sum(dim=-1), torch.ones(()), atol=1e-6)
 
 

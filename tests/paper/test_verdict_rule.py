@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from antiphase.config import Budget, to_plain
-from antiphase.measures.bootstrap import Arm, difference, interval, rank_correlation, ranked_alike
+from antiphase.measures.bootstrap import PerImage, difference, interval, rank_correlation, ranked_alike
 from antiphase.measures.crossover import crossing, crossover
 from antiphase.measures.stats import Contrast
 from antiphase.paper.catalog import studies
@@ -76,8 +76,8 @@ def test_pairing_makes_the_interval_of_a_difference_narrow():
     hard = draw.random((1, 400))
     first, second = (np.repeat(hard + shift, 3, axis=0) for shift in (0.1, 0.0))
     ones = np.ones_like(first)
-    together = interval([Arm(first, ones, "a"), Arm(second, ones, "a")], difference)
-    apart = interval([Arm(first, ones, "a"), Arm(second, ones, "b")], difference)
+    together = interval([PerImage(first, ones, "a"), PerImage(second, ones, "a")], difference)
+    apart = interval([PerImage(first, ones, "a"), PerImage(second, ones, "b")], difference)
     assert together["value"] == pytest.approx(0.1)
     width = [i["interval"][1] - i["interval"][0] for i in (together, apart)]
     assert width[0] < 1e-9 < 0.05 < width[1]
@@ -85,20 +85,20 @@ def test_pairing_makes_the_interval_of_a_difference_narrow():
 
 def test_the_interval_covers_the_spread_over_seeds_as_well_as_images():
     ones = np.ones((3, 500))
-    seeds = Arm(np.array([[0.1], [0.2], [0.3]]) * ones, ones, "same")
+    seeds = PerImage(np.array([[0.1], [0.2], [0.3]]) * ones, ones, "same")
     low, high = interval([seeds])["interval"]
     assert (low, high) == (pytest.approx(0.1), pytest.approx(0.3))
-    images = Arm(np.tile(np.arange(500) % 2, (3, 1)).astype(float), ones, "same")
+    images = PerImage(np.tile(np.arange(500) % 2, (3, 1)).astype(float), ones, "same")
     low, high = interval([images])["interval"]
     assert (low, high) == (pytest.approx(0.456, abs=0.01), pytest.approx(0.544, abs=0.01))
 
 
 def test_a_quantile_and_a_ratio_leave_out_what_does_not_count():
     values, counted = np.array([[5.0, 1.0, 3.0, 100.0]]), np.array([[1.0, 1.0, 1.0, 0.0]])
-    assert interval([Arm(values * counted, counted)])["value"] == 3.0
-    assert interval([Arm(values, counted, quantile=0.5)])["value"] == 3.0
-    assert interval([Arm(values, counted, quantile=1.0)])["value"] == 5.0
-    assert interval([Arm(values, 0 * counted)]) == {"value": None, "interval": None}
+    assert interval([PerImage(values * counted, counted)])["value"] == 3.0
+    assert interval([PerImage(values, counted, quantile=0.5)])["value"] == 3.0
+    assert interval([PerImage(values, counted, quantile=1.0)])["value"] == 5.0
+    assert interval([PerImage(values, 0 * counted)]) == {"value": None, "interval": None}
 
 
 def test_rank_correlation_is_spearman_over_layers():
@@ -174,7 +174,10 @@ def test_the_crossover_depth_is_interpolated_in_log_depth(gaps, depth, changes):
 def test_the_crossover_has_an_interval_and_the_share_without_one():
     draw = np.random.default_rng(1)
     ones = np.ones((3, 300))
-    pairs = [(Arm(draw.normal(gap, 0.5, (3, 300)), ones, "x"), Arm(0 * ones, ones, "x")) for gap in (0.2, 0.02, -0.2)]
+    pairs = [
+        (PerImage(draw.normal(gap, 0.5, (3, 300)), ones, "x"), PerImage(0 * ones, ones, "x"))
+        for gap in (0.2, 0.02, -0.2)
+    ]
     found = crossover([1, 2, 4], pairs)
     low, high = found["interval"]
     assert low < found["median"] < high

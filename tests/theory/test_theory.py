@@ -12,15 +12,17 @@ import torch
 
 from antiphase.config import InputError
 from antiphase.data import load
-from antiphase.measures.ascent import amplified, climb
+from antiphase.measures.ascent import amplified, climb_near
+from antiphase.measures.branch_pairs import amplification
 from antiphase.measures.radius import first_order, radius
 from antiphase.models import Differential, Softmax, ViTConfig
 from antiphase.models.vit import build
 from antiphase.theory import table
-from antiphase.theory.bounds import crossover, denominator
-from antiphase.theory.collect import gather
+from antiphase.theory.bounds import crossover
+from antiphase.theory.collect import collect
 from antiphase.theory.evidence import Evidence, plain, read
-from antiphase.theory.gradients import amplification, endpoints, lemma_1_residual, threshold
+from antiphase.theory.gradients import endpoints, lemma_1_residual, threshold
+from antiphase.theory.radius import denominator
 from antiphase.theory.verdicts import holds, percent
 from antiphase.training import TrainConfig
 from antiphase.training.loop import train
@@ -84,11 +86,11 @@ MODELS = {
 @cache
 def evidence(name):
     images = load("digits", "test").subset(6)
-    return gather(tiny(**MODELS[name]), tiny(), images, probes=8, draws=4, steps=4)
+    return collect(tiny(**MODELS[name]), tiny(), images, probes=8, draws=4, steps=4)
 
 
 def verdicts(found):
-    return {row.name: row.verdict for row in table.audit(found)}
+    return {row.name: row.verdict.why for row in table.audit(found)}
 
 
 def of_layer(found, **changes):
@@ -207,7 +209,7 @@ def test_there_is_one_case_for_every_row_and_every_verdict_has_one_of_the_forms(
     assert [row.name for row in table.audit(evidence("plain"))] == NAMES == [case[0] for case in CASES]
     for name in MODELS:
         for row in table.audit(evidence(name)):
-            assert FORMS.fullmatch(row.verdict), row.verdict
+            assert FORMS.fullmatch(row.verdict.why), row.verdict.why
             assert row.statement
             assert row.corrected
             json.dumps(row.figures, allow_nan=False)
@@ -240,7 +242,7 @@ def test_identities_hold_in_float64(name):
         ("Section 4.1, opposite gradients", "largest distance from -sign(lambda)"),
     ):
         assert found[row].figures[figure] < 1e-10, row
-    assert found["Theorem 2"].verdict.startswith("identity holds to")
+    assert found["Theorem 2"].verdict.why.startswith("identity holds to")
     for row, figure in (
         ("Theorem 1", "||J_DA|| between the corrected endpoints"),
         ("Theorem 3, pointwise", "corrected condition agrees"),
@@ -356,7 +358,7 @@ def test_the_climb_stays_in_the_ball_and_never_loses():
     x = torch.rand(3, 1, 4, 4)
     target = torch.rand(3, 1, 4, 4)
     objective = lambda z: -(z - target).flatten(1).pow(2).sum(1)  # noqa: E731
-    end = climb(objective, x, x, 0.1, 10)
+    end = climb_near(objective, x, x, 0.1, 10)
     assert (end - x).abs().max() <= 0.1 + 1e-6
     assert end.min() >= 0
     assert end.max() <= 1
@@ -376,11 +378,11 @@ def test_ascent_on_the_sensitivity_ratio_raises_it_under_fresh_probes(pair, digi
 
 
 def read_ratio(run, base, images):
-    from antiphase.theory.collect import _grams, _places, _points
+    from antiphase.theory.collect import _jacobians, _layers, _points
 
     common = {"seed": 0, "device": "cpu"}
-    at, points = _places(run, base, images, "cpu"), _points(run, base, images, 8 / 255, 10, **common)
-    return {p: next(iter(_grams(run, base, points[p], at, 16, **common).values())).ratio for p in points}
+    (_, twins), points = _layers(run, base, images, "cpu"), _points(run, base, images, 8 / 255, 10, **common)
+    return {p: next(iter(_jacobians(run, base, points[p], twins, 16, **common).values())).ratio for p in points}
 
 
 def test_a_mixed_model_is_audited_where_it_has_two_branches():
@@ -389,21 +391,21 @@ def test_a_mixed_model_is_audited_where_it_has_two_branches():
     config = ViTConfig(patch=4, width=16, heads=4, depth=2, attention=attention, init="matched")
     mixed = build(config, shape=(1, 8, 8), classes=10, seed=0).eval()
     base = build(replace(config, attention=(Softmax(),)), shape=(1, 8, 8), classes=10, seed=0).eval()
-    found = gather(mixed, base, images, probes=2, draws=1, steps=2)
+    found = collect(mixed, base, images, probes=2, draws=1, steps=2)
     assert [layer.name for layer in found.layers] == ["model.blocks.1.attn"]
     assert found.depth == 2
     assert all(FORMS.fullmatch(verdict) for verdict in verdicts(found).values())
     with pytest.raises(InputError, match="2 attention layers and the run 1"):
-        gather(tiny(0.8), base, images, probes=2, draws=1)
+        collect(tiny(0.8), base, images, probes=2, draws=1)
     with pytest.raises(InputError, match="two branches"):
-        gather(base, None, images, probes=2, draws=1)
+        collect(base, None, images, probes=2, draws=1)
 
 
 def test_shares_are_never_rounded_to_none_or_all():
     assert [percent(v) for v in (0.0, 1.0, 0.5, 0.9999, 0.0001)] == ["0", "100", "50", "99.99", "0.01"]
-    assert holds([True, True]) == "holds on 100 % (n = 2)"
-    assert holds([True, False]) == "violated on 50 % (n = 2)"
-    assert holds([True], [False], empty="nothing there") == "not evaluated: nothing there"
+    assert holds([True, True]).why == "holds on 100 % (n = 2)"
+    assert holds([True, False]).why == "violated on 50 % (n = 2)"
+    assert holds([True], [False], empty="nothing there").why == "not evaluated: nothing there"
 
 
 # ------------------------------------------------------------------------------------------------- the command line
@@ -427,7 +429,7 @@ def test_the_command_prints_every_row_and_keeps_what_it_measured(pair, cli):
     assert len(result["ids"]) == 6
     assert len(result["evidence"]["layers"][0]["points"]["clean"]["n1"]) == 6
     again = table.audit(read(Evidence, result["evidence"]))
-    assert [row.verdict for row in again] == [row["verdict"] for row in result["rows"]]
+    assert [row.verdict.why for row in again] == [row["verdict"] for row in result["rows"]]
     assert all(len(line) <= 100 for line in out.splitlines())
 
 

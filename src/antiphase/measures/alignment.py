@@ -1,7 +1,9 @@
-"""How often do the branches pull against each other? One table of what "alignment" may mean (M2.2), and its controls.
+"""How often do the two branches pull against each other? The readings that "alignment" may have, and their controls.
 
-A frequency alone says nothing: it is given beside the same statistic of an untrained model, of pairs that do not belong
-together and of the heads of a softmax layer, and beside 50 %.
+The readings are those of docs/method.md 2.2. A frequency alone says nothing: it is given beside the same statistic of an
+untrained model, of pairs that do not belong together and of the heads of a softmax layer, and beside 50 %.
+
+A lambda that differs between tokens is multiplied into the second map in R1 to R5 and R7; R6 and R8 refuse it.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from torch import Tensor, nn
 from antiphase import console
 from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
-from antiphase.measures.branch_pairs import Alignment, Coupling, couple, lambdas_of
-from antiphase.measures.jacobians_forward import PAPER_EPS, aligned, both, branch_alignment, gram, gram_probes
+from antiphase.measures.branch_pairs import Alignment, Coupling, alignment_of, gram, lambdas_of, weighted_maps
+from antiphase.measures.jacobians_forward import PAPER_EPS, branch_alignment, gram_probes
 from antiphase.measures.jacobians_local import local_alignment
 from antiphase.measures.jacobians_reverse import loss_alignment, map_gradients, projected_alignment, scalar_alignment
 from antiphase.measures.lipschitz import draw
@@ -37,10 +39,11 @@ READINGS = {
     "R7": "R1 for the class token's row alone",
     "R8": "Jacobians of A1 and A2 with respect to the layer's own input (closed form), per head",
 }
-DEGENERATE = ("D1", "D2")  # A.sum(), and loss gradients with respect to the maps: looked at, then refused
+DEGENERATE = ("D1", "D2")  # A.sum(), and loss gradients with respect to the maps: computed, then refused
 
 
 def check_reading(name: str) -> None:
+    """Refuse a reading that is not in the table, before anything is computed."""
     if name not in READINGS and name not in DEGENERATE:
         raise InputError(f"reading {name!r} is not known: it takes {', '.join(READINGS)}")
 
@@ -61,60 +64,64 @@ def align(
     """Branch alignment of every layer that has two branches, in one of the READINGS."""
     check_reading(reading)
     common: dict[str, Any] = {"coupling": coupling, "seed": seed, "batch_size": batch_size, "device": device}
-    at_z = common | {"around": eps}
-    random: dict[str, Any] = {"probes": probes, "max_probes": max_probes}
+    near = common | {"around": eps}
+    sizes: dict[str, Any] = {"probes": probes, "max_probes": max_probes}
     ways: dict[str, Callable[[], list[Alignment]]] = {
-        "R1": lambda: branch_alignment(classifier, images, **random, **at_z),
-        "R2": lambda: [layer.stacked for layer in branch_alignment(classifier, images, **random, **at_z)],
-        "R3": lambda: _finite(classifier, images, eps, **common),
-        "R4": lambda: projected_alignment(classifier, images, probes=min(probes, 8), **at_z),
-        "R5": lambda: loss_alignment(classifier, images, **at_z),
-        "R7": lambda: _class_row(classifier, images, probes, **at_z),
-        "R8": lambda: local_alignment(classifier, images, **at_z),
-        "D1": lambda: scalar_alignment(classifier, images, "sum", **at_z),
+        "R1": lambda: branch_alignment(classifier, images, **sizes, **near),
+        "R2": lambda: [layer.stacked for layer in branch_alignment(classifier, images, **sizes, **near)],
+        "R3": lambda: finite_alignment(classifier, images, eps=eps, **common),
+        "R4": lambda: projected_alignment(classifier, images, probes=min(probes, 8), **near),
+        "R5": lambda: loss_alignment(classifier, images, **near),
+        "R7": lambda: _class_row(classifier, images, probes, **near),
+        "R8": lambda: local_alignment(classifier, images, **near),
+        "D1": lambda: scalar_alignment(classifier, images, "sum", **near),
         "D2": lambda: map_gradients(classifier, images, device=device),
     }
     kind, _, scalar = reading.partition("-")
-    return scalar_alignment(classifier, images, scalar, **at_z) if kind == "R6" else ways[reading]()
+    return scalar_alignment(classifier, images, scalar, **near) if kind == "R6" else ways[reading]()
 
 
-def _finite(
+def finite_alignment(
     classifier: nn.Module,
     images: ImageSet,
-    eps: float,
     *,
-    coupling: Coupling,
-    seed: int,
-    batch_size: int,
-    device: torch.device | str,
+    eps: float = PAPER_EPS,
+    coupling: Coupling = "branches",
+    seed: int = 0,
+    batch_size: int = 64,
+    device: torch.device | str = "cpu",
 ) -> list[Alignment]:
-    """R3: two forwards an image, no derivative at all."""
-    lam = lambdas_of(classifier, images, coupling, device)
+    """R3: changes of the two maps under uniform noise; two forward passes per image, no derivative at all.
+
+    One lambda per image and head is that of the clean image.
+    """
+    lam = lambdas_of(classifier, images, coupling, batch_size=batch_size, device=device)
     parts: dict[str, list[Tensor]] = {layer: [] for layer in lam}
     with at_rest(classifier), console.progress("changes of the maps", total=len(images)) as advance:
         for batch in images.batches(batch_size):
             x = batch.pixels.to(device)
-            clean, moved = (
-                both(look(classifier, at), coupling) for at in (x, x + draw(batch.ids, x.shape[1:], 0, eps, seed).to(x))
-            )
+            xi = draw(batch.ids, x.shape[1:], 0, eps, seed).to(x)
+            clean, moved = (weighted_maps(look(classifier, at), coupling) for at in (x, x + xi))
             for layer in lam:
                 changes = tuple(b - a for a, b in zip(clean[layer], moved[layer]))
                 check_finite(changes[0] + changes[1], layer)
                 parts[layer].append(gram(changes)[:, :, None].cpu())
             advance(len(x), "")
-    return [aligned(layer, lam[layer], torch.cat(found).numpy()) for layer, found in parts.items()]
+    return [alignment_of(layer, lam[layer], torch.cat(products).numpy()) for layer, products in parts.items()]
 
 
 def _class_row(
-    classifier: nn.Module, images: ImageSet, probes: int, *, coupling: Coupling, **common: Any
+    classifier: nn.Module, images: ImageSet, probes: int, *, coupling: Coupling, **near: Any
 ) -> list[Alignment]:
-    lam = lambdas_of(classifier, images, coupling, common["device"])
+    """R7: the row of the class token alone."""
+    lam = lambdas_of(classifier, images, coupling, **near)
 
     def readout(record: Record) -> dict[str, tuple[Tensor, ...]]:
-        return {layer: (a[:, :, :1], b[:, :, :1]) for layer, (a, b, _) in couple(record, coupling).items()}
+        maps = weighted_maps(record, coupling)
+        return {layer: tuple(a[:, :, :1] for a in pair) for layer, pair in maps.items()}
 
-    grams = gram_probes(classifier, images, readout, probes=probes, label="the class token's row", **common)
-    return [aligned(layer, lam[layer], found) for layer, found in grams.items()]
+    products = gram_probes(classifier, images, readout, probes=probes, label="the class token's row", **near)
+    return [alignment_of(layer, lam[layer], each) for layer, each in products.items()]
 
 
 def controls(
@@ -130,18 +137,18 @@ def controls(
 
     `untrained`: the model as initialised. `softmax`: a trained model whose head pairs (2i, 2i+1) serve as pseudo-branches.
     """
-    asked: dict[str, tuple[nn.Module | None, Coupling]] = {
+    table: dict[str, tuple[nn.Module | None, Coupling]] = {
         "untrained": (untrained, "branches"),
         "shuffled": (classifier if reading != "R5" else None, "shuffled"),
         "pseudo": (softmax if reading != "R5" else None, "pseudo"),
     }
-    found = {}
-    for name, (model, coupling) in asked.items():
+    measured = {}
+    for name, (model, coupling) in table.items():
         if model is None:
             continue
         try:
-            lambdas_of(model, images, coupling, settings.get("device", "cpu"))
+            lambdas_of(model, images, coupling, device=settings.get("device", "cpu"))
         except InputError:  # one head, or no softmax layer: this control does not exist here
             continue
-        found[name] = align(model, images, reading, coupling=coupling, **settings)
-    return found
+        measured[name] = align(model, images, reading, coupling=coupling, **settings)
+    return measured

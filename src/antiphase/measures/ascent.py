@@ -1,7 +1,8 @@
-"""How far an adversary moves the sensitivity: gradient ascent on ||J_DA|| / ||J_ref|| inside the ball (the "exists" of Thm 3).
+"""Gradient ascent inside a ball, and where it leads: to the largest sensitivity of the maps, or of the loss.
 
-The Jacobians' norms are estimated with a few fixed directions by forward mode, and the estimate is differentiated by reverse
-mode. Such an estimate flatters the point it was driven to: judge it with fresh directions.
+`climb` is the one ascent loop of the measures. `amplified` drives ||J_DA|| / ||J_ref|| up (the "exists" of Theorem 3,
+docs/method.md 1.2): the Jacobians' norms are estimated with a few fixed directions by forward mode, and the estimate is
+differentiated by reverse mode. Such an estimate flatters the point it was driven to: judge it with fresh directions.
 """
 
 from __future__ import annotations
@@ -16,25 +17,45 @@ from antiphase.attacks.losses import cross_entropy
 from antiphase.data.imageset import Batch
 from antiphase.models.taps import attention_layers, explicit
 
-Objective = Callable[[Tensor], Tensor]  # pixels (B, C, H, W) -> (B,)
+Objective = Callable[[Tensor], Tensor]  # points (B, C, H, W) -> (B,)
+Step = Callable[[Tensor, Tensor, float], Tensor]  # point, gradient, share of the full step -> the next point, projected
 STEPS = 10
 DIRECTIONS = 4
 
 
-def climb(objective: Objective, x: Tensor, start: Tensor, eps: float, steps: int) -> Tensor:
-    """The best point on the way up by signs, with steps that shrink, inside the Linf ball and [0,1]."""
-    z, best_z, best = start.clamp(0, 1), start.clamp(0, 1), x.new_full((len(x),), -torch.inf)
-    for step in range(steps + 1):
+def climb(
+    objective: Objective,
+    start: Tensor,
+    step: Step,
+    steps: int,
+    *,
+    slope_of: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The best point on the way up and its value (B,), the start included; -inf where every value was NaN.
+
+    Steps shrink linearly. The gradient is that of the objective, or of `slope_of(objective)`, an increasing function of it.
+    """
+    point, best_point, best = start, start, start.new_full((len(start),), -torch.inf)
+    for k in range(steps + 1):
         with torch.enable_grad():
-            leaf = z.detach().requires_grad_()
+            leaf = point.detach().requires_grad_()
             value = objective(leaf)
-            (grad,) = torch.autograd.grad(value.sum(), leaf)
-        better = value.detach().nan_to_num(nan=-torch.inf) > best
-        best = torch.where(better, value.detach(), best)
-        best_z = torch.where(better[:, None, None, None], z, best_z)
-        size = eps / 2 * (1 - step / (steps + 1))
-        z = (x + (z + size * grad.nan_to_num().sign() - x).clamp(-eps, eps)).clamp(0, 1)
-    return best_z
+            (gradient,) = torch.autograd.grad((value if slope_of is None else slope_of(value)).sum(), leaf)
+        reached = value.detach().nan_to_num(nan=-torch.inf)
+        better = reached > best
+        best = torch.where(better, reached, best)
+        best_point = torch.where(better[:, None, None, None], point, best_point)
+        point = step(leaf.detach(), gradient.nan_to_num(), 1 - k / (steps + 1))
+    return best_point, best
+
+
+def climb_near(objective: Objective, x: Tensor, start: Tensor, eps: float, steps: int) -> Tensor:
+    """The best point that ascent by signs finds within eps of x in every pixel, and within [0,1]."""
+
+    def step(z: Tensor, gradient: Tensor, share: float) -> Tensor:
+        return (x + (z + eps / 2 * share * gradient.sign() - x).clamp(-eps, eps)).clamp(0, 1)
+
+    return climb(objective, start.clamp(0, 1), step, steps)[0]
 
 
 def amplified(
@@ -53,11 +74,9 @@ def amplified(
     The reference is the baseline's map at the same depth, or A1 of the same layer. All layers are driven together.
     """
     x = batch.pixels.to(device)
-    vs = [
-        torch.from_numpy(runtime.normal((seed, "sway", k), batch.ids, tuple(x.shape[1:]))).to(x)
-        for k in range(directions)
-    ]
-    start = x + torch.from_numpy(2 * runtime.uniform((seed, "sway"), batch.ids, tuple(x.shape[1:])) - 1).to(x) * eps / 4
+    shape = tuple(x.shape[1:])
+    vs = [torch.from_numpy(runtime.normal((seed, "sway", k), batch.ids, shape)).to(x) for k in range(directions)]
+    start = x + torch.from_numpy(2 * runtime.uniform((seed, "sway"), batch.ids, shape) - 1).to(x) * eps / 4
 
     def objective(z: Tensor) -> Tensor:
         above, below = _energies(classifier, z, vs), None if base is None else _energies(base, z, vs)
@@ -67,7 +86,7 @@ def amplified(
                 total = total + combined.log() - (first if below is None else below[layer][0]).log()
         return total
 
-    return climb(objective, x, start, eps, steps)
+    return climb_near(objective, x, start, eps, steps)
 
 
 def _energies(classifier: nn.Module, z: Tensor, vs: list[Tensor]) -> dict[int, tuple[Tensor, Tensor | None]]:
@@ -82,14 +101,13 @@ def _energies(classifier: nn.Module, z: Tensor, vs: list[Tensor]) -> dict[int, t
                 for i, n in enumerate(names)
             }
 
-    found: dict[int, list[Tensor]] = {}
+    by_layer: dict[int, list[Tensor]] = {}
     for v in vs:
         for i, pushed in torch.func.jvp(maps, (z,), (v,))[1].items():
             energy = torch.stack([p.flatten(1).pow(2).sum(dim=1) for p in pushed])
-            found.setdefault(i, []).append(energy)
-    return {
-        i: (e[0], e[1] if len(e) > 1 else None) for i, e in ((i, torch.stack(es).sum(0)) for i, es in found.items())
-    }
+            by_layer.setdefault(i, []).append(energy)
+    sums = {i: torch.stack(energies).sum(0) for i, energies in by_layer.items()}
+    return {i: (total[0], total[1] if len(total) > 1 else None) for i, total in sums.items()}
 
 
 def attacked(
@@ -97,4 +115,4 @@ def attacked(
 ) -> Tensor:
     """PGD on the cross-entropy from the image itself: where an ordinary attack ends, whether it succeeds or not."""
     x, y = batch.pixels.to(device), batch.labels.to(device)
-    return climb(lambda z: cross_entropy(classifier(z), y), x, x, eps, steps)
+    return climb_near(lambda z: cross_entropy(classifier(z), y), x, x, eps, steps)

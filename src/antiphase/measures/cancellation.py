@@ -1,9 +1,11 @@
-"""How much of a perturbation the subtraction A1 - lambda A2 takes away (M2.4), from finite changes (reading R3).
+"""How much of a perturbation the subtraction A1 - lambda A2 takes away, from finite changes (docs/method.md 2.4; reading R3).
 
-Levels: "maps", dA_b = A_b(x + xi) - A_b(x) for the two maps of a head; "values", the change of A_b V, that of V included, which
-both share and which alone gives cos > 0; "held", the same with V as it was on the clean image.
+Changes of three things: "maps", dA_b = A_b(x + xi) - A_b(x) for the two maps of a head; "values", the change of A_b V, that of V
+included, which both share and which alone gives cos > 0; "held", the same with V as it was on the clean image.
 
-||d1||^2, ||d2||^2, <d1, d2> and lambda are kept per image and head; every other number follows from them. n images, h heads.
+||d1||^2, ||d2||^2, <d1, d2> and lambda are kept per image and head; every other number follows from them. One lambda per image
+and head is that of the clean image; where lambda differs between tokens it is multiplied into the second map, its change then
+being part of d2, and counts as 1. n images, h heads.
 """
 
 from __future__ import annotations
@@ -20,29 +22,29 @@ from antiphase import console
 from antiphase.config import InputError
 from antiphase.console import Clock
 from antiphase.data.imageset import ImageSet
-from antiphase.measures.branch_pairs import WANTS, Alignment, Coupling, couple
-from antiphase.measures.jacobians_forward import PAPER_EPS, gram
-from antiphase.measures.perturbations import Perturbed, check_names, perturbed, size_of
-from antiphase.measures.stats import finite, log_of, mean_interval, over, rate, spearman
+from antiphase.measures.branch_pairs import (
+    NEEDED,
+    REMEDY,
+    Alignment,
+    Coupling,
+    alpha_tri,
+    combined_energy,
+    couple,
+    finite_look,
+    gram,
+    lambda_table,
+    separate_energy,
+    weighted_maps,
+)
+from antiphase.measures.jacobians_forward import PAPER_EPS
+from antiphase.measures.perturbations import Perturbed, check_names, eps_of, perturbed
+from antiphase.measures.stats import Array, finite, log_of, mean_finite, mean_interval, over, rate, spearman
 from antiphase.models.attention import Branches
-from antiphase.models.taps import Record, check_finite, look
+from antiphase.models.taps import Record
 from antiphase.runtime import at_rest
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
-Level = Literal["maps", "values", "held"]
-Pair = tuple[Tensor, Tensor, float]  # first, second: (B, h, ...) each, and lambda
-Pairs = dict[tuple[Level, str], Pair]  # (level, layer) -> what is held against each other
+Quantity = Literal["maps", "values", "held"]  # `level` in rows and stored results
 CHEAPER = "noise and fgsm without pgd and scrambled"
-REMEDY = {
-    "branches": ': coupling="pseudo" holds pairs of its heads against each other',
-    "shuffled": ': coupling="branches" needs one head only',
-    "pseudo": ': coupling="branches" is for differential layers',
-}
-
-
-def alpha_tri(combined: Array, n1: Array, n2: Array, lam: float) -> Array:
-    """||d1 - lambda d2|| / (||d1|| + |lambda| ||d2||), from squared norms: 0 where all is cancelled, at most 1   (M2.4)"""
-    return over(np.sqrt(combined), np.sqrt(n1) + abs(lam) * np.sqrt(n2))
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,9 @@ class Cancellation:
     layer: str
     perturbation: str
     eps: float | None  # None for corruptions, which have a size of their own
-    level: Level
+    quantity: Quantity
     coupling: Coupling
-    lam: float
+    lam: Array | float  # broadcasts to (n, h)
     n1: Array  # (n, h) ||d1||^2
     n2: Array  # (n, h) ||d2||^2
     ip: Array  # (n, h) <d1, d2>
@@ -63,7 +65,7 @@ class Cancellation:
 
     @property
     def alignment(self) -> Alignment:
-        """The same numbers as what alignment says of a direction: cos, rho, kappa, who is alive."""
+        """The same numbers as what alignment says of a direction: cos, rho, kappa, and where both branches moved."""
         return Alignment(self.layer, self.lam, self.n1[..., None], self.n2[..., None], self.ip[..., None])
 
     @property
@@ -79,8 +81,14 @@ class Cancellation:
     @property
     def combined(self) -> Array:
         """(n, h): ||d1 - lambda d2||^2, what is left"""
-        left: Array = np.maximum(self.n1 + self.lam**2 * self.n2 - 2 * self.lam * self.ip, 0)
+        left: Array = np.maximum(combined_energy(self.n1, self.n2, self.ip, self.lam), 0)
         return left
+
+    @property
+    def separate(self) -> Array:
+        """(n, h): ||d1||^2 + lambda^2 ||d2||^2, what would be left of orthogonal changes"""
+        energy: Array = separate_energy(self.n1, self.n2, self.lam)
+        return energy
 
     @property
     def alpha(self) -> Array:
@@ -90,12 +98,12 @@ class Cancellation:
     @property
     def reference(self) -> Array:
         """(n, h): alpha_tri of orthogonal changes, sqrt(1 + kappa^2) / (1 + kappa): only less than that is cancellation"""
-        return alpha_tri(self.n1 + self.lam**2 * self.n2, self.n1, self.n2, self.lam)
+        return alpha_tri(self.separate, self.n1, self.n2, self.lam)
 
     @property
     def residue(self) -> Array:
         """(n, h): 1 / CMRR in [0,2]; 0 is complete cancellation, 1 none, above it the subtraction amplifies"""
-        return over(self.combined, self.n1 + self.lam**2 * self.n2)
+        return over(self.combined, self.separate)
 
     @property
     def cmrr(self) -> Array:
@@ -105,7 +113,7 @@ class Cancellation:
     @property
     def pooled_cmrr(self) -> Array:
         """(n,): the same with all heads of the layer as one map"""
-        return _inverse(over(self.combined.sum(1), (self.n1 + self.lam**2 * self.n2).sum(1)))
+        return _inverse(over(self.combined.sum(1), self.separate.sum(1)))
 
     @property
     def image_cos(self) -> Array:
@@ -121,10 +129,10 @@ class Cancellation:
             "layer": self.layer,
             "perturbation": self.perturbation,
             "eps": self.eps,
-            "level": self.level,
+            "level": self.quantity,
             "coupling": self.coupling,
-            "lambda": self.lam,
-            **{name: float(table[alive].mean()) if alive.any() else None for name, table in tables.items()},
+            "lambda": float(np.mean(self.lam)),
+            **{name: mean_finite(table[alive]) for name, table in tables.items()},
             "cmrr_median": finite(np.median(cmrr)) if len(cmrr) else None,
             "cmrr_infinite": int(np.isinf(cmrr).sum()),
             "image_cos": mean_interval(self.image_cos),
@@ -140,13 +148,15 @@ class Cancellation:
         }
 
     def rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
-        """One row an image and head, raw numbers first; an infinite CMRR is a residue of 0."""
+        """One row per image and head, raw numbers first; an infinite CMRR is a residue of 0."""
         names = ("n1", "n2", "ip", "alpha", "reference", "residue", "cmrr", "cos")
         tables = {name: getattr(self, name) for name in names}
-        about = {name: getattr(self, name) for name in ("layer", "perturbation", "eps", "level", "coupling")}
+        about = {"layer": self.layer, "perturbation": self.perturbation, "eps": self.eps}
+        about |= {"level": self.quantity, "coupling": self.coupling}
+        lam = np.broadcast_to(self.lam, self.n1.shape)
         return [
             about
-            | {"lambda": self.lam}
+            | {"lambda": float(lam[i, h])}
             | {"head": h, "image": int(image), "l2": float(self.l2[i]), "linf": float(self.linf[i])}
             | {name: finite(table[i, h]) for name, table in tables.items()}
             for i, image in enumerate(ids)
@@ -161,89 +171,86 @@ def cancellation(
     perturbations: tuple[str, ...] = ("sign", "fgsm", "pgd"),
     eps: float = PAPER_EPS,
     coupling: Coupling = "branches",
-    levels: tuple[Level, ...] = ("maps", "values", "held"),
+    quantities: tuple[Quantity, ...] = ("maps", "values", "held"),
     clip: bool = True,
     seed: int = 0,
     batch_size: int = 64,
     device: torch.device | str = "cpu",
 ) -> list[Cancellation]:
-    """Every layer that has such pairs, at every level, under every perturbation of `perturbations.py`."""
+    """Every layer that has such pairs, for every quantity, under every perturbation of `perturbations.py`."""
     check_names(perturbations)
-    parts: dict[tuple[str, Level, str], list[Array]] = {}
+    parts: dict[tuple[str, Quantity, str], list[Array]] = {}
     sizes: dict[str, list[Perturbed]] = {name: [] for name in perturbations}
-    lam: dict[str, float] = {}
+    lam: dict[str, list[tuple[Tensor, int]]] = {}
     clock = Clock("cancellation", images, CHEAPER)
     with at_rest(classifier), console.progress("cancellation", total=len(images) * len(perturbations)) as advance:
         for raw in images.batches(batch_size):
             with clock.part(len(raw.ids)):
                 batch = raw.to(device)
                 clean = finite_look(classifier, batch.pixels)
-                before = pairs(clean, clean, coupling, levels)
+                before = compared(clean, clean, coupling, quantities)
                 if not before:
-                    raise InputError(f"cancellation needs {WANTS[coupling]}{REMEDY[coupling]}")
+                    raise InputError(f"cancellation needs {NEEDED[coupling]}{REMEDY[coupling]}")
+                for layer, pair in couple(clean, coupling).items():
+                    lam.setdefault(layer, []).append((pair.weighted.lam, len(batch.ids)))
                 for name in perturbations:
                     moved = perturbed(classifier, batch, name, eps, seed, clip=clip)
                     sizes[name].append(moved)
-                    for key, pair in pairs(finite_look(classifier, moved.pixels), clean, coupling, levels).items():
-                        parts.setdefault((name, *key), []).append(_moments(before[key], pair))
-                        lam[key[1]] = pair[2]
+                    after = compared(finite_look(classifier, moved.pixels), clean, coupling, quantities)
+                    for key, mixtures in after.items():
+                        parts.setdefault((name, *key), []).append(_moments(before[key], mixtures))
                     advance(len(batch.ids), name)
     return [
         Cancellation(
             layer,
             name,
-            size_of(name, eps),
-            level,
+            eps_of(name, eps),
+            quantity,
             coupling,
-            lam[layer],
-            *np.concatenate(parts[name, level, layer]).transpose(2, 0, 1),
+            lambda_table(lam[layer]),
+            *np.concatenate(parts[name, quantity, layer]).transpose(2, 0, 1),
             *(np.concatenate([getattr(p, norm) for p in sizes[name]]) for norm in ("l2", "linf")),
         )
-        for name, level, layer in parts
+        for name, quantity, layer in parts
     ]
 
 
-def _moments(before: Pair, after: Pair) -> Array:
-    """||d1||^2, ||d2||^2, <d1, d2> of the changes: (B, h, 3)"""
-    d1, d2 = (now.cpu().double() - was.cpu().double() for now, was in zip(after[:2], before[:2]))
-    products = gram((d1, d2)).numpy()
-    return np.stack([products[..., 0, 0], products[..., 1, 1], products[..., 0, 1]], axis=-1)
-
-
-def finite_look(classifier: nn.Module, pixels: Tensor) -> Record:
-    """The attention layers on these pixels, refused by name where a map is not a number."""
-    record = look(classifier, pixels)
-    for layer, maps in record.items():
-        check_finite(maps.combined, layer)
-    return record
-
-
-def pairs(record: Record, clean: Record, coupling: Coupling, levels: tuple[Level, ...]) -> Pairs:
+def compared(
+    record: Record, clean: Record, coupling: Coupling, quantities: tuple[Quantity, ...]
+) -> dict[tuple[Quantity, str], tuple[Tensor, Tensor]]:
     """The two maps of each pair, and the two mixtures they make of the values here or of those of the clean images."""
-    found: Pairs = {}
-    for layer, (first, second, lam) in couple(record, coupling).items():
-        for level in levels:
-            if level == "maps":
-                found[level, layer] = first, second, lam
+    pairs: dict[tuple[Quantity, str], tuple[Tensor, Tensor]] = {}
+    for layer, (first, second) in weighted_maps(record, coupling).items():
+        for quantity in quantities:
+            if quantity == "maps":
+                pairs[quantity, layer] = first, second
             else:
-                v = _shared(record[layer] if level == "values" else clean[layer], coupling)
-                found[level, layer] = first @ v, second @ v, lam
-    return found
+                v = _shared_values(record[layer] if quantity == "values" else clean[layer], coupling)
+                pairs[quantity, layer] = first @ v, second @ v
+    return pairs
 
 
-def _shared(maps: Branches, coupling: Coupling) -> Tensor:
+def _shared_values(maps: Branches, coupling: Coupling) -> Tensor:
     """V of each pair. Pseudo-branches share those of both their heads side by side, as in the differential twin."""
     v = maps.values
     return torch.cat([v[:, 0 : v.shape[1] - 1 : 2], v[:, 1::2]], dim=-1) if coupling == "pseudo" else v
 
 
-def over_layers(found: list[Cancellation]) -> list[dict[str, Any]]:
-    """Do layers with a larger lambda cancel more? Spearman over the layers of a model, for each perturbation and level;
+def _moments(before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor]) -> Array:
+    """||d1||^2, ||d2||^2, <d1, d2> of the changes: (B, h, 3)"""
+    d1, d2 = (now.cpu().double() - was.cpu().double() for now, was in zip(after, before))
+    products = gram((d1, d2)).numpy()
+    return np.stack([products[..., 0, 0], products[..., 1, 1], products[..., 0, 1]], axis=-1)
+
+
+def over_layers(measured: list[Cancellation]) -> list[dict[str, Any]]:
+    """Do layers with a larger lambda cancel more? Spearman over the layers of a model, for each perturbation and quantity;
     None where it has fewer than 3 of them. The paper says that a larger lambda goes with a smaller alpha."""
-    kinds = dict.fromkeys((c.perturbation, c.eps, c.level, c.coupling) for c in found)
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for c in measured:
+        groups.setdefault((c.perturbation, c.eps, c.quantity, c.coupling), []).append(c.summary())
     rows = []
-    for kind in kinds:
-        layers = [c.summary() for c in found if (c.perturbation, c.eps, c.level, c.coupling) == kind]
+    for kind, layers in groups.items():
         lam, alpha, cos = (np.array([s[k] for s in layers], dtype=np.float64) for k in ("lambda", "alpha", "cos"))
         rows.append(
             dict(zip(("perturbation", "eps", "level", "coupling"), kind))

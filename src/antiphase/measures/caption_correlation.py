@@ -1,4 +1,4 @@
-"""C1 on texts: do the two causal maps look alike on short and long captions, and move alike when a word is inserted?
+"""Do the two maps of a text tower look alike on short and long captions, and move alike when a word is inserted? (C1 on texts)
 
 Each caption is read on its own, up to its end: what follows is padding. T tokens of a caption, h heads.
 """
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from antiphase.config import InputError
-from antiphase.measures.branch_pairs import WANTS, Coupling, couple
-from antiphase.measures.correlation import SHORTEST, Correlation, compared, joined, rows_counted
+from antiphase.measures.branch_pairs import NEEDED, Coupling, couple, lambda_table
+from antiphase.measures.correlation import SHORTEST, Correlation, joined, rows_counted, statistics_of
 from antiphase.models.clip import CLIP
 from antiphase.models.taps import Record, taps
 from antiphase.models.tokenizer import encode
@@ -38,23 +38,32 @@ def caption_correlation(
     """
     words = sorted({word for caption in captions for word in caption.split()})
     parts: dict[tuple[str, str], list[dict[str, Tensor]]] = {}
-    lam: dict[str, float] = {}
+    lam: dict[tuple[str, str], list[tuple[Tensor, int]]] = {}
     used: dict[str, int] = {}
     with frozen(clip), torch.no_grad():
         for number, caption in enumerate(captions):
             tokens = _tokens(caption, clip)
             clean = _look(clip, tokens)
-            lam |= {layer: weight for layer, (_, _, weight) in couple(clean, coupling).items()}
             moved, kept = _with_a_word(caption, words, number, seed, clip)
             length = "long" if tokens.shape[1] >= long else "short"
             for name, here, rows in ((length, clean, None), (f"{length}, inserted", _look(clip, moved), kept)):
-                for layer, found in compared(clean, here, coupling, top, kept=rows).items():
-                    parts.setdefault((name, layer), []).append(found)
+                for layer, statistics in statistics_of(clean, here, coupling, top, kept=rows).items():
+                    parts.setdefault((name, layer), []).append(statistics)
+                    lam.setdefault((name, layer), []).append((couple(here, coupling)[layer].lam, 1))
                     used[layer] = min(used.get(layer, tokens.shape[1]), rows_counted(here[layer]))
     if not parts:
-        raise InputError(f"correlation needs {WANTS[coupling]} in the text tower, and at least one caption")
+        raise InputError(f"correlation needs {NEEDED[coupling]} in the text tower, and at least one caption")
     return [
-        Correlation(layer, name, coupling, lam[layer], top, used[layer], joined(each), np.zeros(len(each)))
+        Correlation(
+            layer,
+            name,
+            coupling,
+            lambda_table(lam[name, layer]),
+            top,
+            used[layer],
+            joined(each),
+            np.zeros(len(each)),
+        )
         for (name, layer), each in parts.items()
     ]
 

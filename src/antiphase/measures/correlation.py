@@ -1,9 +1,10 @@
-"""Do the two maps look alike, and do they move alike? (C1)
+"""Do the two maps of a head look alike, and do they move alike? (C1 of docs/method.md 3.3)
 
 DiffCLIP's criterion, correlated on noisy images and not on clean ones, is about the maps; cancellation needs correlated
-*changes* (M3.3). Both are given: each statistic of the maps on clean and on corrupted images, and the correlation of the changes.
+*changes*. Both are given: each statistic of the maps on clean and on corrupted images, and the correlation of the changes.
 Statistics are taken row by row, over the tokens that a row may look at, and averaged over the rows of a map; rows of fewer than 4
-such tokens (the first of a causal map) are left out. Entropies and divergences are in bits. n images, h heads, N tokens.
+such tokens (the first of a causal map) are left out. Entropies and divergences are in bits. Any lambda will do: A1 and A2 are
+compared without it, and A1 - lambda A2 has each row with its own. n images, h heads, N tokens.
 """
 
 from __future__ import annotations
@@ -20,17 +21,23 @@ from torch import Tensor, nn
 from antiphase import console
 from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
-from antiphase.measures.branch_pairs import WANTS, Coupling, couple
-from antiphase.measures.cancellation import REMEDY, finite_look
+from antiphase.measures.branch_pairs import (
+    NEEDED,
+    REMEDY,
+    BranchPair,
+    Coupling,
+    couple,
+    finite_look,
+    lambda_table,
+)
 from antiphase.measures.jacobians_forward import PAPER_EPS
 from antiphase.measures.jacobians_reverse import entropy
 from antiphase.measures.perturbations import CORRUPTIONS, check_names, perturbed
-from antiphase.measures.stats import finite, mean_interval
+from antiphase.measures.stats import Array, finite, mean_interval
 from antiphase.models.attention import Branches, attention_maps
 from antiphase.models.taps import Record
 from antiphase.runtime import at_rest
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
 SHORTEST = 4  # tokens of a row that still says something about correlation
 FLAT = 1e-6  # a row whose deviation from its mean is this small a share of its size is uniform: it has no correlation
 MEANING = {
@@ -56,7 +63,7 @@ class Correlation:
     layer: str
     perturbation: str
     coupling: Coupling
-    lam: float
+    lam: Array | float  # broadcasts to (n, h); mean over the tokens
     top: int  # the k of the overlap
     rows_used: int  # of a map
     statistics: dict[str, Array]  # name of MEANING -> (n, h); NaN where it does not exist
@@ -68,7 +75,7 @@ class Correlation:
             "layer": self.layer,
             "perturbation": self.perturbation,
             "coupling": self.coupling,
-            "lambda": self.lam,
+            "lambda": float(np.mean(self.lam)),
             "top": self.top,
             "rows_used": self.rows_used,
             "images": len(self.l2),
@@ -77,15 +84,15 @@ class Correlation:
         }
 
     def rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
-        """One row an image and head."""
+        """One row per image and head."""
         about = {"layer": self.layer, "perturbation": self.perturbation, "coupling": self.coupling}
-        heads = self.statistics["pearson"].shape[1]
+        lam = np.broadcast_to(self.lam, self.statistics["pearson"].shape)
         return [
             about
-            | {"lambda": self.lam, "top": self.top, "head": h, "image": int(image), "l2": float(self.l2[i])}
+            | {"lambda": float(lam[i, h]), "top": self.top, "head": h, "image": int(image), "l2": float(self.l2[i])}
             | {name: finite(values[i, h]) for name, values in self.statistics.items()}
             for i, image in enumerate(ids)
-            for h in range(heads)
+            for h in range(lam.shape[1])
         ]
 
 
@@ -108,100 +115,112 @@ def correlation(
     names = ("clean", *perturbations)
     parts: dict[tuple[str, str], list[dict[str, Tensor]]] = {}
     l2: dict[str, list[Array]] = {name: [] for name in names}
-    lam: dict[str, float] = {}
+    lam: dict[str, list[tuple[Tensor, int]]] = {}
     used: dict[str, int] = {}
     with at_rest(classifier), console.progress("map correlation", total=len(images) * len(names)) as advance:
         for raw in images.batches(batch_size):
             batch = raw.to(device)
             clean = finite_look(classifier, batch.pixels)
-            lam |= {layer: weight for layer, (_, _, weight) in couple(clean, coupling).items()}
-            used |= {layer: rows_counted(clean[layer]) for layer in lam}
+            for layer, pair in couple(clean, coupling).items():
+                lam.setdefault(layer, []).append((pair.lam, len(batch.ids)))
+                used[layer] = rows_counted(clean[layer])
             for name in names:
                 here, distance = clean, np.zeros(len(batch.ids))
                 if name != "clean":
                     moved = perturbed(classifier, batch, name, eps, seed)
                     here, distance = finite_look(classifier, moved.pixels), moved.l2
-                for layer, found in compared(clean, here, coupling, top).items():
-                    parts.setdefault((name, layer), []).append(found)
+                for layer, statistics in statistics_of(clean, here, coupling, top).items():
+                    parts.setdefault((name, layer), []).append(statistics)
                 l2[name].append(distance)
                 advance(len(batch.ids), name)
     if not parts:
-        raise InputError(f"correlation needs {WANTS[coupling]}{REMEDY[coupling]}")
+        raise InputError(f"correlation needs {NEEDED[coupling]}{REMEDY[coupling]}")
     return [
-        Correlation(layer, name, coupling, lam[layer], top, used[layer], joined(each), np.concatenate(l2[name]))
+        Correlation(
+            layer,
+            name,
+            coupling,
+            lambda_table(lam[layer]),
+            top,
+            used[layer],
+            joined(each),
+            np.concatenate(l2[name]),
+        )
         for (name, layer), each in parts.items()
     ]
 
 
-def compared(
+def statistics_of(
     clean: Record, here: Record, coupling: Coupling, top: int, *, kept: Tensor | None = None
 ) -> dict[str, dict[str, Tensor]]:
-    """layer -> statistic -> (B, h); `kept` says which tokens of `here` are those of `clean`, where it has more"""
+    """layer -> name of MEANING -> (B, h); `kept` says which tokens of `here` are those of `clean`, where it has more"""
     before = couple(clean, coupling)
-    found = {}
-    for layer, (first, second, lam) in couple(here, coupling).items():
-        a, b, c, d = (m.cpu().double() for m in (first, second, *before[layer][:2]))
-        seen, same = (_of_pairs(_visible(record[layer]), coupling, a.shape[1]) for record in (here, clean))
+    by_layer = {}
+    for layer, pair in couple(here, coupling).items():
+        a, b, lam = (m.cpu().double() for m in pair)
+        c, d, _ = (m.cpu().double() for m in before[layer])
+        visible, before_too = (_of_pairs(_visible(record[layer]), coupling, a.shape[1]) for record in (here, clean))
         common = (a, b) if kept is None else tuple(m[:, :, kept][..., kept] for m in (a, b))
-        moved = movement(common[0] - c, common[1] - d, same)
-        found[layer] = likeness(a, b, seen, top) | subtraction(a, b, lam, seen) | moved
-    return found
+        moved = movement(common[0] - c, common[1] - d, before_too)
+        by_layer[layer] = likeness(a, b, visible, top) | subtraction(BranchPair(a, b, lam), visible) | moved
+    return by_layer
 
 
-def _of_pairs(seen: Tensor, coupling: Coupling, pairs: int) -> Tensor:
-    return seen[:, : 2 * pairs : 2] | seen[:, 1::2] if coupling == "pseudo" else seen
+def _of_pairs(visible: Tensor, coupling: Coupling, pairs: int) -> Tensor:
+    return visible[:, : 2 * pairs : 2] | visible[:, 1::2] if coupling == "pseudo" else visible
 
 
 def rows_counted(maps: Branches) -> int:
+    """How many rows of a map are long enough to be counted."""
     return int(_long(_visible(maps))[0, 0].sum())
 
 
 # ------------------------------------------------------------------------------------------------- row by row
-def likeness(a: Tensor, b: Tensor, seen: Tensor, top: int) -> dict[str, Tensor]:
-    """How alike two maps are. a, b: (B, h, N, M) rows that sum to 1; seen: which weights exist -> (B, h) each"""
-    length = seen.sum(-1)
+def likeness(a: Tensor, b: Tensor, visible: Tensor, top: int) -> dict[str, Tensor]:
+    """How alike two maps are. a, b: (B, h, N, M) rows that sum to 1; visible: which weights a mask leaves -> (B, h) each"""
+    length = visible.sum(-1)
     k = length.clamp(max=top)
-    best = [m.masked_fill(~seen, -1).argsort(dim=-1, descending=True, stable=True).argsort(dim=-1) for m in (a, b)]
+    best = [m.masked_fill(~visible, -1).argsort(dim=-1, descending=True, stable=True).argsort(dim=-1) for m in (a, b)]
     common = ((best[0] < k[..., None]) & (best[1] < k[..., None])).sum(-1)
     middle = (a + b) / 2
     rows = {
-        "pearson": _pearson(a, b, seen),
+        "pearson": _pearson(a, b, visible),
         "cosine": _ratio((a * b).sum(-1), a.norm(dim=-1) * b.norm(dim=-1)),
         "divergence": (_entropy(middle) - (_entropy(a) + _entropy(b)) / 2).clamp_min(0),
         "overlap": common / k.clamp_min(1),
         "chance": k / length.clamp_min(1),
     }
-    return {name: _mean_of_rows(values.double(), seen) for name, values in rows.items()}
+    return {name: _mean_of_rows(values.double(), visible) for name, values in rows.items()}
 
 
-def subtraction(a: Tensor, b: Tensor, lam: float, seen: Tensor) -> dict[str, Tensor]:
+def subtraction(pair: BranchPair, visible: Tensor) -> dict[str, Tensor]:
     """What A1 - lambda A2 looks like, beside its parts: (B, h) each"""
-    combined = a - lam * b
+    a, b, combined = pair.first, pair.second, pair.combined
     size = combined.abs()
     whole = size.sum(-1)
     rows = {
-        "negative_share": ((combined < 0) & seen).sum(-1) / seen.sum(-1).clamp_min(1),
+        "negative_share": ((combined < 0) & visible).sum(-1) / visible.sum(-1).clamp_min(1),
         "negative_mass": _ratio((-combined).clamp_min(0).sum(-1), whole),
         "entropy_first": _entropy(a),
         "entropy_second": _entropy(b),
         "entropy_combined": torch.where(whole > 0, _entropy(_ratio(size, whole[..., None])), torch.nan),
     }
-    return {name: _mean_of_rows(values.double(), seen) for name, values in rows.items()}
+    return {name: _mean_of_rows(values.double(), visible) for name, values in rows.items()}
 
 
-def movement(da: Tensor, db: Tensor, seen: Tensor) -> dict[str, Tensor]:
+def movement(da: Tensor, db: Tensor, visible: Tensor) -> dict[str, Tensor]:
     """Whether two maps move alike; NaN where one does not move: (B, h) each"""
     flat_a, flat_b = da.flatten(2), db.flatten(2)
     return {
-        "change_pearson": _mean_of_rows(_pearson(da, db, seen), seen),
+        "change_pearson": _mean_of_rows(_pearson(da, db, visible), visible),
         "change_cosine": _ratio((flat_a * flat_b).sum(-1), flat_a.norm(dim=-1) * flat_b.norm(dim=-1)),
     }
 
 
-def _pearson(a: Tensor, b: Tensor, seen: Tensor) -> Tensor:
+def _pearson(a: Tensor, b: Tensor, visible: Tensor) -> Tensor:
     """(B, h, N); NaN where a row is uniform"""
-    length = seen.sum(-1, keepdim=True).clamp_min(1)
-    x, y = ((m - m.sum(-1, keepdim=True) / length).masked_fill(~seen, 0) for m in (a, b))
+    length = visible.sum(-1, keepdim=True).clamp_min(1)
+    x, y = ((m - m.sum(-1, keepdim=True) / length).masked_fill(~visible, 0) for m in (a, b))
     varies = (x.norm(dim=-1) > FLAT * a.norm(dim=-1)) & (y.norm(dim=-1) > FLAT * b.norm(dim=-1))
     return torch.where(varies, _ratio((x * y).sum(-1), x.norm(dim=-1) * y.norm(dim=-1)), torch.nan)
 
@@ -222,14 +241,14 @@ def _visible(maps: Branches) -> Tensor:
     return (equal if heads.lam is None else equal[:, :, 0]).cpu()
 
 
-def _long(seen: Tensor) -> Tensor:
+def _long(visible: Tensor) -> Tensor:
     """(B, h, N): the rows that are counted"""
-    return seen.sum(-1) >= SHORTEST
+    return visible.sum(-1) >= SHORTEST
 
 
-def _mean_of_rows(values: Tensor, seen: Tensor) -> Tensor:
+def _mean_of_rows(values: Tensor, visible: Tensor) -> Tensor:
     """(B, h, N) -> (B, h), over the long rows for which there is a value"""
-    return values.masked_fill(~_long(seen), torch.nan).nanmean(-1)
+    return values.masked_fill(~_long(visible), torch.nan).nanmean(-1)
 
 
 def joined(parts: list[dict[str, Tensor]]) -> dict[str, Array]:

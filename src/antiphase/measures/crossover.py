@@ -1,4 +1,4 @@
-"""At which depth two architectures change places (M2.5): interpolated in log depth, never extrapolated.
+"""At which depth two architectures change places: interpolated in log depth, never extrapolated (docs/method.md 2.5).
 
 y(D) of the one minus y(D) of the other, over models of several depths; intervals from `bootstrap.replicates`.
 """
@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from antiphase.measures.bootstrap import Arm, difference, replicates
+from antiphase.measures.bootstrap import PerImage, difference, replicates
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
 LEVEL = 0.90
 
 
@@ -29,19 +28,19 @@ def crossing(depths: Sequence[float], gaps: Sequence[float]) -> tuple[float | No
     return (float(np.exp(where[0])) if where else None), len(where)
 
 
-def crossover(depths: Sequence[int], pairs: Sequence[tuple[Arm, Arm]], *, seed: int = 0) -> dict[str, Any]:
-    """From an arm of each architecture at each depth: D* with a 90 % interval over seeds and images, paired.
+def crossover(depths: Sequence[int], pairs: Sequence[tuple[PerImage, PerImage]], *, seed: int = 0) -> dict[str, Any]:
+    """From one number of each architecture at each depth: D* with a 90 % interval over seeds and images, paired.
 
     `interval` is over the replicates that cross at all; `none` is the share of those that do not.
     """
     gaps = np.stack([replicates(pair, difference, seed=seed) for pair in pairs], axis=1)  # (R + 1, depths)
     _, changes = crossing(depths, gaps[0].tolist())
-    found = [crossing(depths, row.tolist())[0] for row in gaps[1:]]
-    crossed = np.array([d for d in found if d is not None])
+    each = [crossing(depths, row.tolist())[0] for row in gaps[1:]]
+    crossed = np.array([depth for depth in each if depth is not None])
     tail = (1 - LEVEL) / 2
     return {
         "median": float(np.median(crossed)) if len(crossed) else None,
         "interval": [float(q) for q in np.quantile(crossed, [tail, 1 - tail])] if len(crossed) else None,
         "sign_changes": changes,
-        "none": 1 - len(crossed) / len(found),
+        "none": 1 - len(crossed) / len(each),
     }

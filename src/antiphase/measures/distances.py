@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphase.attacks.engine import AttackResult
-from antiphase.measures.stats import Array, mean_interval, quantile_interval, rate
+from antiphase.measures.stats import Array, largest_finite, mean_interval, quantile_interval, rate
 
 QUANTILES = {"median": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 POINTS = 50  # of the curve, beside zero
@@ -16,31 +16,31 @@ POINTS = 50  # of the curve, beside zero
 
 def distances(result: AttackResult) -> dict[str, Any]:
     """What `distances_of` says of an attack's result."""
-    found = np.where(result.success.numpy(), result.distance.numpy(), np.nan)
-    return distances_of(found, result.correct.numpy())
+    nearest = np.where(result.success.numpy(), result.distance.numpy(), np.nan)
+    return distances_of(nearest, result.correct.numpy())
 
 
-def distances_of(found: Array, correct: NDArray[np.bool_]) -> dict[str, Any]:
+def distances_of(nearest: Array, correct: NDArray[np.bool_]) -> dict[str, Any]:
     """Of images that were classified correctly, and apart from them of those that were wrong already: never a distance of 0.
 
-    `found` is (n,), NaN where no adversarial image was found. The curve is the share of the correct images whose nearest one
+    `nearest` is (n,), NaN where no adversarial image was found. The curve is the share of the correct images whose nearest one
     is at most `at` away; where none was found it is farther than any.
     """
-    right = found[correct]
-    farthest = float(np.nanmax(right)) if np.isfinite(right).any() else 0.0
+    of_correct = nearest[correct]
+    farthest = largest_finite(of_correct) or 0.0
     curve = [
-        {"at": float(at), **rate(right <= at).plain()}  # NaN is below nothing
+        {"at": float(at), **rate(of_correct <= at).plain()}  # NaN is below nothing
         for at in (np.linspace(0, farthest, POINTS + 1) if farthest else [0.0])
     ]
-    return {"correct": _spread(right), "wrong": _spread(found[~correct]), "asr": curve}
+    return {"correct": _spread(of_correct), "wrong": _spread(nearest[~correct]), "asr": curve}
 
 
-def _spread(found: Array) -> dict[str, Any]:
-    """How many were found, and how far away these are."""
-    there = found[np.isfinite(found)]
+def _spread(nearest: Array) -> dict[str, Any]:
+    """For how many images an adversarial one was found, and how far away these are."""
+    finite = nearest[np.isfinite(nearest)]
     return {
-        "found": rate(np.isfinite(found)).plain(),
-        "mean": mean_interval(there),
-        **{name: quantile_interval(there, p) for name, p in QUANTILES.items()},
-        "max": float(there.max()) if len(there) else None,
+        "found": rate(np.isfinite(nearest)).plain(),
+        "mean": mean_interval(finite),
+        **{name: quantile_interval(finite, p) for name, p in QUANTILES.items()},
+        "max": largest_finite(finite),
     }

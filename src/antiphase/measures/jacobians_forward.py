@@ -1,8 +1,9 @@
-"""Jacobians of attention maps with respect to the pixels, by forward mode: no Jacobian is ever held.
+"""Jacobians of attention maps with respect to the pixels, by forward mode: no Jacobian is ever held (docs/method.md 2.1).
 
-One pass with tangent v gives J v for all layers, heads, branches and images at once (E1 of the methods); over Gaussian v,
+One pass with tangent v gives J v for all layers, heads, branches and images at once (E1); over Gaussian v,
 E||J v||^2 = ||J||_F^2 and E<J1 v, J2 v> = <J1, J2>_F. With the unit vectors in place of random ones the same sums are exact
-(E2). B images, h heads, K probes, T maps that are looked at together.
+(E2). Lambda that differs between tokens is part of the second map and differentiated with it; one lambda per image and head is
+held fixed. B images, h heads, K probes, T maps that are looked at together.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from antiphase import console, runtime
 from antiphase.config import InputError
 from antiphase.console import Clock
 from antiphase.data.imageset import ImageSet
-from antiphase.measures.branch_pairs import Alignment, Coupling, couple, lambdas_of
+from antiphase.measures.branch_pairs import Alignment, Coupling, alignment_of, gram, lambdas_of, weighted_maps
 from antiphase.measures.perturbations import points
+from antiphase.measures.stats import Array
 from antiphase.models.taps import Record, check_finite, look
 from antiphase.runtime import at_rest
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
 Readout = Callable[[Record], dict[str, tuple[Tensor, ...]]]  # layer -> T maps of equal shape, (B, h, ...)
 PAPER_EPS = 8 / 255
 ROOM = 500_000  # pixels times probes in one pass
@@ -53,27 +54,25 @@ def branch_alignment(
         raise InputError(f"probes={probes}: a standard error needs at least 2")
     if max_probes is not None and max_probes < probes:
         raise InputError(f"max_probes={max_probes} is below probes={probes}: raise it or leave it out")
-    lam = lambdas_of(classifier, images, coupling, device)
+    common: dict[str, Any] = {"around": around, "seed": seed, "batch_size": batch_size, "device": device}
+    lam = lambdas_of(classifier, images, coupling, **common)
 
-    def undecided(found: dict[str, Array]) -> NDArray[np.bool_]:
-        layers = [aligned(layer, lam[layer], gram) for layer, gram in found.items()]
-        wanting: NDArray[np.bool_] = np.any([(layer.alive & ~layer.decided).any(axis=1) for layer in layers], axis=0)
-        return wanting
+    def undecided(products: dict[str, Array]) -> NDArray[np.bool_]:
+        layers = [alignment_of(layer, 1.0, each) for layer, each in products.items()]  # signs do not need lambda
+        needs_more: NDArray[np.bool_] = np.any([(layer.alive & ~layer.decided).any(axis=1) for layer in layers], axis=0)
+        return needs_more
 
-    grams = gram_probes(
+    products = gram_probes(
         classifier,
         images,
-        partial(both, coupling=coupling),
+        partial(weighted_maps, coupling=coupling),
         probes=probes,
         max_probes=max_probes or probes,
-        wanting=undecided,
-        around=around,
-        seed=seed,
-        batch_size=batch_size,
-        device=device,
+        needs_more=undecided,
         label="branch alignment",
+        **common,
     )
-    return [aligned(layer, lam[layer], gram) for layer, gram in grams.items()]
+    return [alignment_of(layer, lam[layer], each) for layer, each in products.items()]
 
 
 def map_norms(
@@ -84,8 +83,8 @@ def map_norms(
     def readout(record: Record) -> dict[str, tuple[Tensor, ...]]:
         return {name: (maps.combined,) for name, maps in record.items()}
 
-    grams = gram_probes(classifier, images, readout, probes=probes, label=label, **settings)
-    return {name: products[..., 0, 0] for name, products in grams.items()}
+    products = gram_probes(classifier, images, readout, probes=probes, label=label, **settings)
+    return {name: each[..., 0, 0] for name, each in products.items()}
 
 
 def exact_alignment(
@@ -98,21 +97,11 @@ def exact_alignment(
     batch_size: int = 16,
     device: torch.device | str = "cpu",
 ) -> list[Alignment]:
-    """E2: the same numbers without error, one pass a pixel. For small images."""
-    lam = lambdas_of(classifier, images, coupling, device)
+    """E2: the same numbers without error, one pass per pixel. For small images."""
     common: dict[str, Any] = {"around": around, "seed": seed, "batch_size": batch_size, "device": device}
-    grams = gram_exact(classifier, images, partial(both, coupling=coupling), **common)
-    return [aligned(layer, lam[layer], gram) for layer, gram in grams.items()]
-
-
-def both(record: Record, coupling: Coupling) -> dict[str, tuple[Tensor, ...]]:
-    """The two maps of every layer that are held against each other."""
-    return {layer: (first, second) for layer, (first, second, _) in couple(record, coupling).items()}
-
-
-def aligned(layer: str, lam: float, gram: Array) -> Alignment:
-    """From inner products (n, h, K, 2, 2) of what the two branches give."""
-    return Alignment(layer, lam, gram[..., 0, 0], gram[..., 1, 1], gram[..., 0, 1])
+    lam = lambdas_of(classifier, images, coupling, **common)
+    products = gram_exact(classifier, images, partial(weighted_maps, coupling=coupling), **common)
+    return [alignment_of(layer, lam[layer], each) for layer, each in products.items()]
 
 
 # ------------------------------------------------------------------------------------------------- the passes
@@ -123,16 +112,16 @@ def gram_probes(
     *,
     probes: int,
     max_probes: int | None = None,
-    wanting: Callable[[dict[str, Array]], NDArray[np.bool_]] | None = None,
+    needs_more: Callable[[dict[str, Array]], NDArray[np.bool_]] | None = None,
     around: float = 0.0,
     seed: int = 0,
     batch_size: int = 16,
     device: torch.device | str = "cpu",
     label: str = "probes",
 ) -> dict[str, Array]:
-    """Inner products of J v over the T maps of each layer: (n, h, K, T, T), a probe each; NaN where an image took fewer.
+    """Inner products of J v over the T maps of each layer, one per probe: (n, h, K, T, T); NaN where an image took fewer.
 
-    `wanting` sees what a batch has so far and says which of its images need more, up to `max_probes`.
+    `needs_more` gets what a batch has so far and says which of its images need more probes, up to `max_probes`.
     """
     most = max_probes or probes
     parts: list[dict[str, Array]] = []
@@ -140,17 +129,17 @@ def gram_probes(
     with at_rest(classifier), console.progress(label, total=len(images) * probes) as advance:
         for batch in images.batches(batch_size):
             x = points(batch, around, seed).to(device)
-            rows, found, done = np.arange(len(x)), dict[str, Array](), 0
+            rows, products, done = np.arange(len(x)), dict[str, Array](), 0
             while len(rows) and done < most:
                 upto = min(max(probes, 2 * done), most)
                 with clock.part(len(x)):
-                    more = _joined_probes(_probed(classifier, x[rows], batch.ids[rows], readout, seed, done, upto))
-                found = _appended(found, more, rows, len(x), upto)
+                    more = _joined_probes(_probe(classifier, x[rows], batch.ids[rows], readout, seed, done, upto))
+                products = _appended(products, more, rows, len(x), upto)
                 done = upto
-                rows = np.flatnonzero(wanting(found)) if wanting else rows[:0]
+                rows = np.flatnonzero(needs_more(products)) if needs_more else rows[:0]
             advance(len(x) * probes, f"{done} probes")
-            parts.append(found)
-    return _joined(parts, most)
+            parts.append(products)
+    return _joined_batches(parts, most)
 
 
 def gram_exact(
@@ -175,24 +164,24 @@ def gram_exact(
                 which = torch.arange(j, min(j + UNITS, pixels), device=x.device)
                 units = nn.functional.one_hot(which, pixels).to(x)[:, None].expand(-1, len(x), -1).reshape(-1, *x.shape)
                 with clock.part(len(x) * len(units) / pixels):
-                    for layer, products in _pushed(classifier, x, units, readout).items():
+                    for layer, products in _push(classifier, x, units, readout).items():
                         total[layer] = total.get(layer, 0.0) + products.sum(2, keepdim=True)
                 advance(len(x) * len(units), "")
             parts.append({layer: products.cpu().numpy() for layer, products in total.items()})
-    return _joined(parts, 1)
+    return _joined_batches(parts, 1)
 
 
-def _probed(
+def _probe(
     classifier: nn.Module, x: Tensor, ids: NDArray[np.int64], readout: Readout, seed: int, first: int, last: int
 ) -> Iterator[dict[str, Tensor]]:
     together = max(1, min(8, ROOM // x.numel()))  # probes that share one look at the images
     for start in range(first, last, together):
         numbers = range(start, min(start + together, last))
         v = np.stack([runtime.normal((seed, "probe", k), ids, tuple(x.shape[1:])) for k in numbers])
-        yield _pushed(classifier, x, torch.from_numpy(v).to(x), readout)
+        yield _push(classifier, x, torch.from_numpy(v).to(x), readout)
 
 
-def _pushed(classifier: nn.Module, x: Tensor, v: Tensor, readout: Readout) -> dict[str, Tensor]:
+def _push(classifier: nn.Module, x: Tensor, v: Tensor, readout: Readout) -> dict[str, Tensor]:
     """Inner products of J v over the T maps of each layer, for several v: (K, B, ...) -> (B, h, K, T, T)
 
     The maps themselves are computed once for all v; only the tangents are computed for each.
@@ -204,43 +193,37 @@ def _pushed(classifier: nn.Module, x: Tensor, v: Tensor, readout: Readout) -> di
     def products(tangent: Tensor) -> dict[str, Tensor]:
         return {layer: gram(pushed) for layer, pushed in torch.func.jvp(maps, (x,), (tangent,))[1].items()}
 
-    found: dict[str, Tensor] = torch.func.vmap(products, out_dims=2)(v)
-    for layer, values in found.items():
+    by_layer: dict[str, Tensor] = torch.func.vmap(products, out_dims=2)(v)
+    for layer, values in by_layer.items():
         check_finite(values, layer)
-    return found
-
-
-def gram(maps: tuple[Tensor, ...]) -> Tensor:
-    """Inner products of T maps, head by head: (B, h, T, T)"""
-    flat = torch.stack([m.flatten(2) for m in maps], dim=2)  # (B, h, T, entries)
-    return (flat @ flat.mT).double()
+    return by_layer
 
 
 def _joined_probes(each: Iterator[dict[str, Tensor]]) -> dict[str, Array]:
     """(B, h, K, T, T)"""
-    found: dict[str, list[Tensor]] = {}
-    for grams in each:
-        for layer, gram in grams.items():
-            found.setdefault(layer, []).append(gram)
-    return {layer: torch.cat(grams, dim=2).cpu().numpy() for layer, grams in found.items()}
+    parts: dict[str, list[Tensor]] = {}
+    for products in each:
+        for layer, values in products.items():
+            parts.setdefault(layer, []).append(values)
+    return {layer: torch.cat(values, dim=2).cpu().numpy() for layer, values in parts.items()}
 
 
 def _appended(
-    found: dict[str, Array], more: dict[str, Array], rows: NDArray[np.int64], size: int, upto: int
+    known: dict[str, Array], more: dict[str, Array], rows: NDArray[np.int64], size: int, upto: int
 ) -> dict[str, Array]:
     """What a batch has so far, with new probes of some of its images: (B, h, upto, T, T)"""
     grown = {}
     for layer, new in more.items():
         grown[layer] = np.full((size, new.shape[1], upto, *new.shape[3:]), np.nan)
-        if layer in found:
-            grown[layer][:, :, : found[layer].shape[2]] = found[layer]
+        if layer in known:
+            grown[layer][:, :, : known[layer].shape[2]] = known[layer]
         grown[layer][rows, :, upto - new.shape[2] :] = new
     return grown
 
 
-def _joined(parts: list[dict[str, Array]], most: int) -> dict[str, Array]:
+def _joined_batches(parts: list[dict[str, Array]], most: int) -> dict[str, Array]:
     """All batches, as wide as the widest."""
-    width = max(min(most, gram.shape[2]) for part in parts for gram in part.values())
+    width = max(min(most, products.shape[2]) for part in parts for products in part.values())
     joined = {}
     for layer in parts[0]:
         padded = []

@@ -1,6 +1,7 @@
-"""E4: branch alignment of one layer alone, with respect to the layer's own input. Exact, no probes, O(N^2 d) a head.
+"""Branch alignment of one layer alone, with respect to the layer's own input: exact, no probes, O(N^2 d) per head.
 
-The maps' Jacobians are D-wide rows; their inner products need only the d x d Gram matrices of the projections.
+This is E4 of docs/method.md 2.1. The maps' Jacobians are D-wide rows; their inner products need only the d x d Gram matrices of
+the projections. One lambda per head is needed: it does not enter the closed form, and one that differs between tokens is refused.
 B images, h heads, N tokens, d width of a head, D of the layer.
 """
 
@@ -15,14 +16,14 @@ from torch import Tensor, nn
 from antiphase import console
 from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
-from antiphase.measures.branch_pairs import PSEUDO_LAMBDA, WANTS, Alignment, Coupling
+from antiphase.measures.branch_pairs import NEEDED, Alignment, Coupling, couple, lambda_table
 from antiphase.measures.perturbations import points
 from antiphase.models.attention import Branches
 from antiphase.models.taps import check_finite, look
 from antiphase.runtime import at_rest
 
 
-class Side(NamedTuple):
+class SoftmaxMap(NamedTuple):
     """A softmax map and what it was made from."""
 
     q: Tensor  # (B, h, N, d)
@@ -32,7 +33,7 @@ class Side(NamedTuple):
     wk: Tensor  # (h, d, D)
 
 
-def local_inner(b: Side, c: Side) -> Tensor:
+def local_inner(b: SoftmaxMap, c: SoftmaxMap) -> Tensor:
     """<J_b, J_c>_F of two softmax maps of one input X, J = d vec(A) / dX: (B, h). Masked entries drop out by themselves."""
     q, k, a, wq, wk = b
     r, p, e, vq, vk = c
@@ -66,15 +67,15 @@ def _dot(x: Tensor, y: Tensor) -> Tensor:
 
 
 def local_moments(maps: Branches, coupling: Coupling = "branches") -> tuple[Tensor, Tensor, Tensor] | None:
-    """||J1||^2, ||J2||^2 and <J1, J2> of one call of a layer, (B, h) each; None if the layer has no such pairs."""
-    sides = _sides(maps, coupling)
-    if sides is None:
+    """||J1||^2, ||J2||^2 and <J1, J2> of one call of a layer, (B, h) each; None where the layer has no such pairs."""
+    pair = _softmax_maps(maps, coupling)
+    if pair is None:
         return None
-    first, second = sides
+    first, second = pair
     return local_inner(first, first), local_inner(second, second), local_inner(first, second)
 
 
-def _sides(maps: Branches, coupling: Coupling) -> tuple[Side, Side] | None:
+def _softmax_maps(maps: Branches, coupling: Coupling) -> tuple[SoftmaxMap, SoftmaxMap] | None:
     """The two maps that are held against each other, each with what it was made from."""
     heads = maps.heads
     differential = heads.lam is not None
@@ -86,16 +87,17 @@ def _sides(maps: Branches, coupling: Coupling) -> tuple[Side, Side] | None:
     if not differential:
         even = maps.signal.shape[1] // 2 * 2
         first, second = (
-            Side(*(t[:, i:even:2] for t in (heads.q, heads.k, maps.signal)), *(w[i:even:2] for w in (wq, wk)))
+            SoftmaxMap(*(t[:, i:even:2] for t in (heads.q, heads.k, maps.signal)), *(w[i:even:2] for w in (wq, wk)))
             for i in (0, 1)
         )
         return first, second
     assert maps.noise is not None
     first, second = (
-        Side(heads.q[:, :, i], heads.k[:, :, i], a, wq[:, i], wk[:, i]) for i, a in enumerate((maps.signal, maps.noise))
+        SoftmaxMap(heads.q[:, :, i], heads.k[:, :, i], a, wq[:, i], wk[:, i])
+        for i, a in enumerate((maps.signal, maps.noise))
     )
     if coupling == "shuffled":
-        second = Side(*(t.roll(1, dims=-3) for t in second))  # the axis of heads in all of them
+        second = SoftmaxMap(*(t.roll(1, dims=-3) for t in second))  # the axis of heads in all of them
     return first, second
 
 
@@ -110,20 +112,24 @@ def local_alignment(
     device: torch.device | str = "cpu",
 ) -> list[Alignment]:
     """E4 for every layer with two branches: "isolated", each layer on its own. Not the end-to-end quantity of E1."""
-    found: dict[str, list[tuple[Tensor, ...]]] = {}
-    lam: dict[str, float] = {}
+    moments: dict[str, list[tuple[Tensor, ...]]] = {}
+    lam: dict[str, list[tuple[Tensor, int]]] = {}
     with at_rest(classifier), console.progress("layer-local alignment", total=len(images)) as advance:
         for batch in images.batches(batch_size):
-            for layer, maps in look(classifier, points(batch, around, seed).to(device)).items():
-                moments = local_moments(maps, coupling)
-                if moments is not None:
-                    check_finite(torch.stack(moments), layer)
-                    lam[layer] = PSEUDO_LAMBDA if coupling == "pseudo" else float(maps.lam)
-                    found.setdefault(layer, []).append(tuple(m.double().cpu() for m in moments))
+            record = look(classifier, points(batch, around, seed).to(device))
+            for layer, pair in couple(record, coupling).items():
+                pair.needs_one_lambda_per_head("the closed form", layer)
+                measured = local_moments(record[layer], coupling)
+                assert measured is not None
+                check_finite(torch.stack(measured), layer)
+                moments.setdefault(layer, []).append(tuple(m.double().cpu() for m in measured))
+                lam.setdefault(layer, []).append((pair.lam, len(batch.ids)))
             advance(len(batch.ids), "")
-    if not found:
-        raise InputError(f"alignment needs {WANTS[coupling]}")
+    if not moments:
+        raise InputError(f"alignment needs {NEEDED[coupling]}")
     return [
-        Alignment(layer, lam[layer], *(np.concatenate([p[i] for p in parts])[..., None] for i in range(3)))
-        for layer, parts in found.items()
+        Alignment(
+            layer, lambda_table(lam[layer]), *(np.concatenate([p[i] for p in parts])[..., None] for i in range(3))
+        )
+        for layer, parts in moments.items()
     ]

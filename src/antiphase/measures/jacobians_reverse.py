@@ -1,12 +1,14 @@
-"""Branch gradients by reverse mode: of a scalar of each map with respect to the pixels, one backward pass a head and branch.
+"""Branch gradients by reverse mode: of a scalar of each map with respect to the pixels, one backward pass per head and branch.
 
-For models without forward mode (E3), for readings that need the loss, and for scalars somebody may want to try. Some scalars
-say nothing at all; they are found out and refused. B images, h heads, N tokens.
+For models without forward mode (E3 of docs/method.md 2.1), for readings that need the loss, and for scalars somebody may want to
+try. Some scalars say nothing at all; they are detected and refused. Projections (R4, R5) are of the weighted maps: lambda that
+differs between tokens is part of the second. Other scalars (R6) need one lambda per head. B images, h heads, N tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,11 +21,12 @@ from antiphase.console import Clock
 from antiphase.data.imageset import Batch, ImageSet
 from antiphase.measures.branch_pairs import Alignment, Coupling, couple, lambdas_of
 from antiphase.measures.perturbations import points
+from antiphase.measures.stats import Array
 from antiphase.models.taps import Record, check_finite, explicit
 
 Scalar = Callable[[Tensor, Tensor], Tensor]  # a map (B, h, N, M) and its values (B, h, M, e) -> (B, h)
 Moments = dict[str, list[Tensor]]  # layer -> n1, n2, ip: (B, h) each
-DEAF = 1e-4  # a gradient this far below that of a random projection is rounding noise
+VANISHING = 1e-4  # a gradient this far below that of a random projection is rounding noise
 
 
 def entropy(a: Tensor) -> Tensor:
@@ -33,7 +36,7 @@ def entropy(a: Tensor) -> Tensor:
 
 
 def _class_row(a: Tensor, _: Tensor) -> Tensor:
-    """What the first token sees, weighed by a fixed random vector."""
+    """What the first token attends to, weighed by a fixed random vector."""
     weights = runtime.normal((0, "class row"), np.zeros(1, np.int64), (a.shape[-1],))[0]
     return a[:, :, 0] @ torch.from_numpy(weights).to(a)
 
@@ -70,14 +73,14 @@ def scalar_alignment(
     def cotangents(record: Record, _: Tensor, batch: Batch) -> list[dict[str, Tensor]]:
         return [{}, _random(record, batch, seed, 0)]
 
-    found = _run(classifier, images, cotangents, coupling, around, seed, batch_size, device, chosen)
-    layers = [
-        _layer(name, lam, found[0][name]) for name, lam in lambdas_of(classifier, images, coupling, device).items()
-    ]
+    common: dict[str, Any] = {"around": around, "seed": seed, "batch_size": batch_size, "device": device}
+    own, random = _gradient_moments(classifier, images, cotangents, coupling, scalar=chosen, **common)
+    lambdas = lambdas_of(classifier, images, coupling, **common)
+    layers = [_layer(name, lam, own[name]) for name, lam in lambdas.items()]
     for layer in layers:
-        typical = np.median([np.sqrt(n) for n in found[1][layer.layer][0]])
-        deaf = np.sqrt(np.minimum(layer.n1, layer.n2)) < DEAF * typical
-        if deaf.mean() > 0.5:
+        typical = np.median([np.sqrt(n) for n in random[layer.layer][0]])
+        vanishing = np.sqrt(np.minimum(layer.n1, layer.n2)) < VANISHING * typical
+        if vanishing.mean() > 0.5:
             name = scalar if isinstance(scalar, str) else getattr(scalar, "__name__", "this scalar")
             raise InputError(
                 f"the scalar {name!r} is degenerate (D1): its gradient vanishes in {layer.layer}, since rows of a softmax "
@@ -104,10 +107,11 @@ def projected_alignment(
     def cotangents(record: Record, _: Tensor, batch: Batch) -> list[dict[str, Tensor]]:
         return [_random(record, batch, seed, k) for k in range(probes)]
 
-    found = _run(classifier, images, cotangents, coupling, around, seed, batch_size, device)
+    common: dict[str, Any] = {"around": around, "seed": seed, "batch_size": batch_size, "device": device}
+    by_probe = _gradient_moments(classifier, images, cotangents, coupling, **common)
     return [
-        Alignment(name, lam, *(np.stack([each[name][i] for each in found], axis=-1) for i in range(3)))
-        for name, lam in lambdas_of(classifier, images, coupling, device).items()
+        Alignment(name, lam, *(np.stack([each[name][i] for each in by_probe], axis=-1) for i in range(3)))
+        for name, lam in lambdas_of(classifier, images, coupling, **common).items()
     ]
 
 
@@ -136,8 +140,11 @@ def loss_alignment(
         grads = torch.autograd.grad(values, list(layers.values()), retain_graph=True)
         return [dict(zip(layers, grads))]
 
-    found = _run(classifier, images, cotangents, coupling, around, seed, batch_size, device)
-    return [_layer(name, lam, found[0][name]) for name, lam in lambdas_of(classifier, images, coupling, device).items()]
+    common: dict[str, Any] = {"around": around, "seed": seed, "batch_size": batch_size, "device": device}
+    (moments,) = _gradient_moments(classifier, images, cotangents, coupling, **common)
+    return [
+        _layer(name, lam, moments[name]) for name, lam in lambdas_of(classifier, images, coupling, **common).items()
+    ]
 
 
 def map_gradients(
@@ -156,20 +163,20 @@ def map_gradients(
         for first, second in pairs.values():
             g1, g2 = torch.autograd.grad(values, (first, second), retain_graph=True)
             cosines.append(torch.cosine_similarity(g1.flatten(2), g2.flatten(2), dim=-1))
-    found = torch.cat([c.flatten() for c in cosines])
+    every = torch.cat([c.flatten() for c in cosines])
     raise InputError(
         f"the cosine of loss gradients with respect to the maps is degenerate (D2): it is -sign(lambda) for every model, here "
-        f"{found.mean():.4f} on all {len(found)} (image, head) pairs; use J1'u and J2'u (R5)"
+        f"{every.mean():.4f} on all {len(every)} (image, head) pairs; use J1'u and J2'u (R5)"
     )
 
 
 # ------------------------------------------------------------------------------------------------- the passes
-def _layer(name: str, lam: float, moments: list[np.ndarray]) -> Alignment:
+def _layer(name: str, lam: Array, moments: list[Array]) -> Alignment:
     return Alignment(name, lam, *(m[..., None] for m in moments))
 
 
 def _random(record: Record, batch: Batch, seed: int, k: int) -> dict[str, Tensor]:
-    """A random cotangent a layer, from each image's own stream; the same for all heads' branches."""
+    """A random cotangent for every layer, from each image's own stream; the same for both branches of a head."""
     return {
         name: torch.from_numpy(runtime.normal((seed, "cotangent", name, k), batch.ids, tuple(m.signal.shape[1:]))).to(
             m.signal
@@ -178,19 +185,20 @@ def _random(record: Record, batch: Batch, seed: int, k: int) -> dict[str, Tensor
     }
 
 
-def _run(
+def _gradient_moments(
     classifier: nn.Module,
     images: ImageSet,
     cotangents: Callable[[Record, Tensor, Batch], list[dict[str, Tensor]]],
     coupling: Coupling,
+    *,
     around: float,
     seed: int,
     batch_size: int,
     device: torch.device | str,
     scalar: Scalar | None = None,
-) -> list[dict[str, list[np.ndarray]]]:
+) -> list[dict[str, list[Array]]]:
     """For each of the cotangents (an empty one stands for `scalar`): layer -> n1, n2, ip, (n, h) each."""
-    lambdas_of(classifier, images, coupling, device)  # refuses a model without such pairs
+    lambdas_of(classifier, images, coupling, device=device)  # refuses a model without such pairs
     parts: list[list[Moments]] = []
     clock = Clock("reverse-mode alignment", images, "forward-mode probes (E1)")
     with runtime.frozen(classifier), console.progress(clock.label, total=len(images)) as advance:
@@ -198,10 +206,7 @@ def _run(
             with clock.part(len(batch.ids)), torch.enable_grad(), explicit(classifier) as record:
                 x = points(batch, around, seed).to(device).requires_grad_()
                 logits = classifier(x)
-                each = []
-                for u in cotangents(record, logits, batch):
-                    each.append(_pulled(record, x, u, coupling, scalar))
-                parts.append(each)
+                parts.append([_moments(record, x, u, coupling, scalar) for u in cotangents(record, logits, batch)])
             advance(len(batch.ids), "")
     return [
         {name: [torch.cat([p[i][name][j] for p in parts]).numpy() for j in range(3)] for name in parts[0][i]}
@@ -209,22 +214,24 @@ def _run(
     ]
 
 
-def _pulled(record: Record, x: Tensor, u: dict[str, Tensor], coupling: Coupling, scalar: Scalar | None) -> Moments:
+def _moments(record: Record, x: Tensor, u: dict[str, Tensor], coupling: Coupling, scalar: Scalar | None) -> Moments:
     """n1, n2, ip of the gradients of <u, A_b>, or of the scalar where u is empty, head by head: (B, h) each"""
-    found: Moments = {}
-    for name, (first, second, _) in couple(record, coupling).items():
+    moments: Moments = {}
+    for name, pair in couple(record, coupling).items():
+        first, second, _ = pair.weighted
         values = record[name].values[:, : first.shape[1]]
         if u:
             weights = u[name][:, : first.shape[1]]
-            pair = [(a * weights).sum((-1, -2)) for a in (first, second)]
+            scalars = [(a * weights).sum((-1, -2)) for a in (first, second)]
         else:
             assert scalar is not None
-            pair = [scalar(a, values) for a in (first, second)]
+            pair.needs_one_lambda_per_head("the gradient of a scalar of the maps (R6)", name)
+            scalars = [scalar(a, values) for a in (first, second)]
         columns: list[list[Tensor]] = [[], [], []]
         for h in range(first.shape[1]):
-            g1, g2 = (torch.autograd.grad(s[:, h].sum(), x, retain_graph=True)[0].flatten(1).double() for s in pair)
+            g1, g2 = (torch.autograd.grad(s[:, h].sum(), x, retain_graph=True)[0].flatten(1).double() for s in scalars)
             for column, (a, b) in zip(columns, ((g1, g1), (g2, g2), (g1, g2))):
                 column.append((a * b).sum(1))
-        found[name] = [torch.stack(c, dim=1).cpu() for c in columns]
-        check_finite(torch.stack(found[name]), name)
-    return found
+        moments[name] = [torch.stack(c, dim=1).cpu() for c in columns]
+        check_finite(torch.stack(moments[name]), name)
+    return moments

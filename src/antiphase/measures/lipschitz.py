@@ -1,7 +1,15 @@
-"""At which point of an attention layer something is measured: its map, what the layer returns, what its block returns."""
+"""Local Lipschitz estimates of attention: by sampling, by power iteration and by search (docs/method.md 2.3).
+
+L_r(x) = sup over 0 < ||xi||_inf <= r of ||f(x+xi) - f(x)||_F / ||xi||_2, where f is a layer's map, the output of the attention
+layer or the output of its block. The numerator is flattened over all heads, the denominator is the l2 norm of the pixels'
+change; the l-infinity denominator is logged too. All are lower bounds of the true constant, never certificates: L-sample takes
+random xi, L-power the worst direction at the image itself, L-ascent climbs inside the ball.
+B images of a batch, n of all, h heads, N tokens, M draws.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,9 +24,10 @@ from antiphase import console, runtime
 from antiphase.config import InputError
 from antiphase.console import Clock
 from antiphase.data.imageset import Batch, ImageSet
+from antiphase.measures.ascent import climb
 from antiphase.measures.jacobians_forward import PAPER_EPS
 from antiphase.measures.power_iteration import sigma_max
-from antiphase.measures.stats import over, rate
+from antiphase.measures.stats import Array, median_finite, over, rate
 from antiphase.models.taps import Enough, attention_layers, blocks, explicit, look, outputs
 from antiphase.runtime import at_rest
 
@@ -28,9 +37,13 @@ LEVELS: dict[Level, str] = {
     "branch": "output of the attention layer",
     "block": "output of the block, residual stream included",
 }
+ROUNDING = 1e-4  # relative: what batches of another size may differ by in float32
+STEPS = 30
 
 
+# ------------------------------------------------------------------------------------------------- what is measured
 def check_level(level: str) -> None:
+    """Refuse a level that is not in the table, before anything is computed."""
     if level not in get_args(Level):
         raise InputError(f"level {level!r} is not known: it takes {', '.join(get_args(Level))}")
 
@@ -57,27 +70,40 @@ def _stop(*_: object) -> None:
     raise Enough
 
 
-# ------------------------------------------------------------------------------------------------- measures.lipschitz
-# Local Lipschitz estimates of attention, by sampling. All are lower bounds of the true constant, never certificates.
-#
-# L_r(x) = sup over 0 < ||xi||_inf <= r of ||A(x+xi) - A(x)||_F / ||xi||_2, for maps, branch and block outputs. The numerator
-# is flattened over all heads, the denominator is the l2 norm of the pixels' change; the l-infinity denominator is logged too.
-# B images, h heads, N tokens, M draws
+def _at_layer(classifier: nn.Module, layer: str, level: Level, x: Tensor) -> Tensor:
+    return at_level(classifier, x, level, layer)[layer]
 
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
+def _norm_of(a: Tensor, layer: str) -> Tensor:
+    """(B,) Frobenius norm; what is not a number is refused by the layer's name."""
+    if not a.isfinite().all():
+        raise InputError(f"what {layer} gives is not finite: the weights or the images are broken")
+    norm: Tensor = a.flatten(1).norm(dim=1)
+    return norm
 
 
+def draw(batch_ids: NDArray[np.int64], shape: tuple[int, ...], m: int, eps: float, seed: int) -> Tensor:
+    """xi number m of each image: uniform on [-eps, eps]^n, the same for every model. (B, *shape) float64"""
+    return torch.from_numpy((2 * runtime.uniform((seed, "lipschitz", m), batch_ids, shape) - 1) * eps)
+
+
+def change_ratio(moved: Tensor, clean: Tensor, xi: Tensor) -> Tensor:
+    """||f(x+xi) - f(x)|| / ||xi||_2 of each image: (B,)"""
+    ratio: Tensor = (moved - clean).flatten(1).norm(dim=1) / xi.flatten(1).norm(dim=1)
+    return ratio
+
+
+# ------------------------------------------------------------------------------------------------- L-sample
 @dataclass(frozen=True)
-class Ratios:
-    """||A(x+xi) - A(x)|| / ||xi|| of one layer at one level, for each image and draw."""
+class SampledLipschitz:
+    """||f(x+xi) - f(x)|| / ||xi|| of one layer at one level, for each image and draw."""
 
     layer: str
     level: Level
     heads: int  # 1 where the level has no heads
     ratios: Array  # (n, M) over ||xi||_2
     linf: Array  # (n, M) over ||xi||_inf
-    size: Array  # (n,) ||A(x)||_F, for the relative reading
+    size: Array  # (n,) ||f(x)||_F, for the relative reading
     spectral: Array | None = None  # (n, M) mean over heads of the operator norm of the N x N change, over ||xi||_2
 
     def summary(self) -> dict[str, Any]:
@@ -104,6 +130,7 @@ class Ratios:
         }
 
     def rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
+        """One row per image."""
         return [
             {
                 "layer": self.layer,
@@ -120,11 +147,6 @@ class Ratios:
         ]
 
 
-def draw(batch_ids: NDArray[np.int64], shape: tuple[int, ...], m: int, eps: float, seed: int) -> Tensor:
-    """xi number m of each image: uniform on [-eps, eps]^n, the same for every model. (B, *shape) float64"""
-    return torch.from_numpy((2 * runtime.uniform((seed, "lipschitz", m), batch_ids, shape) - 1) * eps)
-
-
 def l_sample(
     classifier: nn.Module,
     images: ImageSet,
@@ -137,63 +159,47 @@ def l_sample(
     seed: int = 0,
     batch_size: int = 128,
     device: torch.device | str = "cpu",
-) -> list[Ratios]:
-    """L-sample (M2.3), per layer: xi uniform on [-eps, eps]^n, the same xi for every model; with `clip`, x+xi in [0,1]."""
+) -> list[SampledLipschitz]:
+    """L-sample of every layer: xi uniform on [-eps, eps]^n, the same xi for every model; with `clip`, x+xi in [0,1]."""
     if draws < 1:
         raise InputError(f"draws={draws} must be at least 1")
     if spectral and level != "maps":
         raise InputError(f"the spectral norm per head is of maps: level={level} has none")
-    found: dict[str, list[tuple[Tensor, ...]]] = {}
+    parts: dict[str, list[tuple[Tensor, ...]]] = {}
     heads: dict[str, int] = {}
     with at_rest(classifier), console.progress(f"L-sample of {level}", total=len(images) * draws) as advance:
         for batch in images.batches(batch_size):
             x = batch.pixels.to(device)
             clean = at_level(classifier, x, level)
-            columns: dict[str, list[tuple[Tensor, ...]]] = {layer: [] for layer in clean}
+            by_draw: dict[str, list[tuple[Tensor, ...]]] = {layer: [] for layer in clean}
             for m in range(draws):
                 moved = x + draw(batch.ids, tuple(x.shape[1:]), m, eps, seed).to(x)
                 moved = moved.clamp(0, 1) if clip else moved
                 for layer, a in at_level(classifier, moved, level).items():
-                    columns[layer].append(_measured(a - clean[layer], moved - x, spectral))
+                    by_draw[layer].append(_ratios(a - clean[layer], moved - x, spectral))
                 advance(len(x), "")
-            for layer, values in columns.items():
+            for layer, values in by_draw.items():
                 heads[layer] = clean[layer].shape[1] if level == "maps" else 1
                 stacked = tuple(torch.stack(column, dim=1).double().cpu() for column in zip(*values))
-                found.setdefault(layer, []).append((size_of(clean[layer], layer).double().cpu(), *stacked))
-    joined = {layer: [torch.cat(column).numpy() for column in zip(*parts)] for layer, parts in found.items()}
+                parts.setdefault(layer, []).append((_norm_of(clean[layer], layer).double().cpu(), *stacked))
+    joined = {layer: [torch.cat(column).numpy() for column in zip(*part)] for layer, part in parts.items()}
     return [
-        Ratios(layer, level, heads[layer], l2, linf, size, *spectra)
+        SampledLipschitz(layer, level, heads[layer], l2, linf, size, *spectra)
         for layer, (size, l2, linf, *spectra) in joined.items()
     ]
 
 
-def _measured(change: Tensor, xi: Tensor, spectral: bool) -> tuple[Tensor, ...]:
-    size, step = change.flatten(1).norm(dim=1), xi.flatten(1)
-    l2 = step.norm(dim=1)
-    found = (size / l2, size / step.abs().amax(dim=1))
-    return (*found, torch.linalg.matrix_norm(change, ord=2).mean(dim=1) / l2) if spectral else found
+def _ratios(change: Tensor, xi: Tensor, spectral: bool) -> tuple[Tensor, ...]:
+    """||change|| over ||xi||_2 and over ||xi||_inf, and the spectral one where it is wanted: (B,) each"""
+    size, flat = change.flatten(1).norm(dim=1), xi.flatten(1)
+    l2 = flat.norm(dim=1)
+    ratios = (size / l2, size / flat.abs().amax(dim=1))
+    return (*ratios, torch.linalg.matrix_norm(change, ord=2).mean(dim=1) / l2) if spectral else ratios
 
 
-def size_of(a: Tensor, layer: str) -> Tensor:
-    """(B,) Frobenius norm; what is not a number is refused by name."""
-    if not a.isfinite().all():
-        raise InputError(f"what {layer} gives is not finite: the weights or the images are broken")
-    size: Tensor = a.flatten(1).norm(dim=1)
-    return size
-
-
-# ------------------------------------------------------------------------------------------------- measures.sharp
-# Local Lipschitz estimates that look for the worst direction: L-power at the image itself, L-ascent inside the ball.
-#
-# Both are lower bounds, as any search is; they come nearer to the supremum than sampling does, and by how much is reported.
-
-
-ROUNDING = 1e-4  # relative: what batches of another size may differ by in float32
-STEPS = 30
-
-
+# ------------------------------------------------------------------------------------------------- L-power, L-ascent
 @dataclass(frozen=True)
-class Sharp:
+class SearchedLipschitz:
     """The three estimates of one layer at one level on the same images, all over ||xi||_2."""
 
     layer: str
@@ -216,11 +222,12 @@ class Sharp:
             },
             "sample_at_most_ascent": rate(self.sample <= self.ascent * (1 + ROUNDING)).plain(),
             "power_above_ascent": rate(self.power > self.ascent * (1 + ROUNDING)).plain(),
-            "sample_short_by": _median(over(self.ascent, self.sample)),
+            "sample_short_by": median_finite(over(self.ascent, self.sample)),  # None for a layer that never moves
             "n": len(self.sample),
         }
 
     def rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
+        """One row per image."""
         values = {name: getattr(self, name) for name in ("sample", "power", "ascent", "size")}
         return [
             {"layer": self.layer, "level": self.level, "image": int(image)}
@@ -229,7 +236,7 @@ class Sharp:
         ]
 
 
-def l_sharp(
+def l_search(
     classifier: nn.Module,
     images: ImageSet,
     *,
@@ -241,8 +248,8 @@ def l_sharp(
     seed: int = 0,
     batch_size: int = 32,
     device: torch.device | str = "cpu",
-) -> list[Sharp]:
-    """L-sample, L-power and L-ascent (M2.3) of every layer.
+) -> list[SearchedLipschitz]:
+    """L-sample, L-power and L-ascent of every layer.
 
     The ascent starts from the top singular vector (scaled to the ball), the best random draw and two more draws, climbs
     log||change|| - log||xi||_2 and keeps the best point of each image, its starts included.
@@ -254,27 +261,17 @@ def l_sharp(
         for batch in images.batches(batch_size):
             for layer in layers:
                 with clock.part(len(batch.ids) / len(layers)):
-                    f = partial(_one, classifier, layer, level)
+                    f = partial(_at_layer, classifier, layer, level)
                     parts[layer].append(_search(f, batch, draws, eps, steps, iterations, seed, layer, device))
                 advance(len(batch.ids), layer)
     return [
-        Sharp(layer, level, *(torch.cat(c).double().cpu().numpy() for c in zip(*found)))
-        for layer, found in parts.items()
+        SearchedLipschitz(layer, level, *(torch.cat(c).double().cpu().numpy() for c in zip(*part)))
+        for layer, part in parts.items()
     ]
 
 
-def _median(values: Array) -> float | None:
-    """None for a layer that never moves: there is nothing to fall short of."""
-    there = values[np.isfinite(values)]
-    return float(np.median(there)) if len(there) else None
-
-
-def _one(classifier: nn.Module, layer: str, level: Level, x: Tensor) -> Tensor:
-    return at_level(classifier, x, level, layer)[layer]
-
-
 def _search(
-    f: Any,
+    f: Callable[[Tensor], Tensor],
     batch: Batch,
     draws: int,
     eps: float,
@@ -287,45 +284,43 @@ def _search(
     """size, sample, power, ascent of one layer on one batch, (B,) each."""
     x = batch.pixels.to(device)
     clean = f(x)
-    size = size_of(clean, layer)
+    size = _norm_of(clean, layer)
     random = [draw(batch.ids, tuple(x.shape[1:]), m, eps, seed).to(x) for m in range(max(draws, 3))]
-    ratios = torch.stack([_ratio(f(x + xi), clean, xi) for xi in random[:draws]])
+    ratios = torch.stack([change_ratio(f(x + xi), clean, xi) for xi in random[:draws]])
     sample, which = ratios.max(dim=0)
     power, v, _, _ = sigma_max(f, x, iterations, ids=batch.ids, seed=seed)
     top = v * (eps / v.flatten(1).abs().amax(dim=1).clamp_min(1e-30))[:, None, None, None]
     drawn = torch.stack(random[:draws])[which, torch.arange(len(x))]
     starts = [(top, False), (drawn, True), (random[-1], True), (random[-2], True)]
-    ascent = torch.stack([_climb(f, x, clean, xi, eps, steps, by_signs) for xi, by_signs in starts]).amax(dim=0)
-    return size, sample, power, ascent
+    ascent = torch.stack([_largest_ratio(f, x, clean, xi, eps, steps, by_signs) for xi, by_signs in starts])
+    return size, sample, power, ascent.amax(dim=0)
 
 
-def _ratio(moved: Tensor, clean: Tensor, xi: Tensor) -> Tensor:
-    ratio: Tensor = (moved - clean).flatten(1).norm(dim=1) / xi.flatten(1).norm(dim=1)
-    return ratio
+def _largest_ratio(
+    f: Callable[[Tensor], Tensor], x: Tensor, clean: Tensor, start: Tensor, eps: float, steps: int, by_signs: bool
+) -> Tensor:
+    """The largest ratio on the way up from xi = start: (B,)
+
+    By signs, as in an attack, which goes far from a random start but throws away the direction of a singular vector; or
+    along the gradient, by a share of xi's own length.
+    """
+
+    def step(xi: Tensor, gradient: Tensor, share: float) -> Tensor:
+        if by_signs:
+            return (xi + eps / 4 * share * gradient.sign()).clamp(-eps, eps)
+        return (xi + 0.3 * share * _length(xi) * gradient / _length(gradient).clamp_min(1e-30)).clamp(-eps, eps)
+
+    _, best = climb(
+        lambda xi: change_ratio(f(x + xi), clean, xi),
+        start,
+        step,
+        steps,
+        slope_of=lambda ratio: ratio.clamp_min(1e-30).log(),
+    )
+    return best.clamp_min(0)
 
 
 def _length(v: Tensor) -> Tensor:
     """(B, 1, 1, 1)"""
     length: Tensor = v.flatten(1).norm(dim=1)
     return length[:, None, None, None]
-
-
-def _climb(f: Any, x: Tensor, clean: Tensor, xi: Tensor, eps: float, steps: int, by_signs: bool) -> Tensor:
-    """The largest ratio on the way up, with steps that shrink: (B,)
-
-    By signs, as in an attack, which goes far from a random start but throws away the direction of a singular vector; or
-    along the gradient, by a share of xi's own length.
-    """
-    best = x.new_zeros(len(x))
-    for step in range(steps + 1):
-        with torch.enable_grad():
-            leaf = xi.detach().requires_grad_()
-            ratio = _ratio(f(x + leaf), clean, leaf)
-            (grad,) = torch.autograd.grad(ratio.clamp_min(1e-30).log().sum(), leaf)
-        best = torch.maximum(best, ratio.detach().nan_to_num())
-        left, xi, grad = 1 - step / (steps + 1), leaf.detach(), grad.nan_to_num()
-        if by_signs:
-            xi = (xi + eps / 4 * left * grad.sign()).clamp(-eps, eps)
-        else:
-            xi = (xi + 0.3 * left * _length(xi) * grad / _length(grad).clamp_min(1e-30)).clamp(-eps, eps)
-    return best

@@ -30,8 +30,8 @@ from antiphase.attacks.pgd import perturb
 from antiphase.attacks.threat_model import Linf
 from antiphase.config import InputError
 from antiphase.data.imageset import Batch
+from antiphase.measures.stats import Array
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
 Make = Callable[[nn.Module, Batch, float, int], Tensor]  # (classifier, batch, eps, seed) -> pixels (B, C, H, W)
 Kind = Literal["noise", "attack", "corruption"]
 PGD_STEPS = 20
@@ -39,6 +39,8 @@ PGD_STEPS = 20
 
 @dataclass(frozen=True)
 class Perturbation:
+    """How the pixels of a batch are changed."""
+
     kind: Kind
     size: str  # what bounds it
     make: Make
@@ -172,13 +174,21 @@ def check_names(names: tuple[str, ...]) -> None:
     """Refuse a perturbation that is not in the table, before anything is computed."""
     unknown = [name for name in names if name not in PERTURBATIONS]
     if unknown or not names:
-        asked = repr(unknown[0]) if unknown else "none at all"
-        raise InputError(f"perturbation {asked} is not known: it takes {', '.join(PERTURBATIONS)}")
+        wrong = repr(unknown[0]) if unknown else "none at all"
+        raise InputError(f"perturbation {wrong} is not known: it takes {', '.join(PERTURBATIONS)}")
 
 
-def size_of(name: str, eps: float) -> float | None:
+def eps_of(name: str, eps: float) -> float | None:
     """The eps that a perturbation was given, None for corruptions: they have a size of their own."""
     return None if PERTURBATIONS[name].kind == "corruption" else float(Linf(eps).eps)
+
+
+def points(batch: Batch, around: float, seed: int) -> Tensor:
+    """The images, or a point near each: uniform within `around`, from the image's own stream, not clipped to [0,1]."""
+    if not around:
+        return batch.pixels
+    unit = runtime.uniform((seed, "point"), batch.ids, _shape(batch))
+    return batch.pixels + _cast((2 * unit - 1) * around, batch)
 
 
 def _shape(batch: Batch) -> tuple[int, ...]:
@@ -187,14 +197,3 @@ def _shape(batch: Batch) -> tuple[int, ...]:
 
 def _cast(draw: Array, batch: Batch) -> Tensor:
     return torch.from_numpy(draw).to(batch.pixels)
-
-
-# ------------------------------------------------------------------------------------------------- measures.probes
-
-
-def points(batch: Batch, around: float, seed: int) -> Tensor:
-    """The images, or a point near each: uniform within `around`, from the image's own stream, not clipped to [0,1]."""
-    if not around:
-        return batch.pixels
-    unit = runtime.uniform((seed, "point"), batch.ids, tuple(batch.pixels.shape[1:]))
-    return batch.pixels + torch.from_numpy((2 * unit - 1) * around).to(batch.pixels)

@@ -1,4 +1,4 @@
-"""The largest singular value of a Jacobian, one for each example, without holding a Jacobian (L-power, M2.3)."""
+"""The largest singular value of a Jacobian, one per example, without holding a Jacobian (L-power of docs/method.md 2.3)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from antiphase.config import InputError
 WINDOW = 5  # iterations over which the value must stand still
 
 
-class Singular(NamedTuple):
+class SingularValue(NamedTuple):
+    """What power iteration found for each example."""
+
     value: Tensor  # (B,) float64; a lower bound of sigma_max, whatever the number of iterations
     direction: Tensor  # (B, ...) of length 1: where in the input it was found
     iterations: Tensor  # (B,) until it stood still
@@ -31,7 +33,7 @@ def sigma_max(
     *,
     ids: NDArray[np.int64] | None = None,
     seed: int = 0,
-) -> Singular:
+) -> SingularValue:
     """sigma_max(df/dx) of each example of f: (B, ...) -> (B, ...), by v <- J'(J v) / ||.||, forward then reverse mode.
 
     Row i of f may depend on row i of x alone. Each example stops on its own, when its value has grown by less than
@@ -45,23 +47,23 @@ def sigma_max(
     v = _unit(torch.from_numpy(runtime.normal((seed, "singular"), keys, tuple(x.shape[1:]))).to(x))
     pull = torch.func.vjp(f, x)[1]
     value, direction = torch.zeros(len(x), dtype=torch.float64), v.clone()
-    took, going = torch.zeros(len(x), dtype=torch.int64), torch.ones(len(x), dtype=torch.bool)
+    taken, active = torch.zeros(len(x), dtype=torch.int64), torch.ones(len(x), dtype=torch.bool)
     history: list[Tensor] = []
     for _ in range(iterations):
         (back,) = pull(torch.func.jvp(f, (x,), (v,))[1])
         history.append(_length(back).sqrt())
         if not history[-1].isfinite().all():
             raise InputError("the Jacobian is not finite: the weights or the images are broken")
-        better = going & (history[-1] >= value)
+        better = active & (history[-1] >= value)
         value[better] = history[-1][better]
         direction[better] = v[better]
-        took[going] += 1
+        taken[active] += 1
         v = _unit(back, v)
         if len(history) > WINDOW:
-            going &= history[-1] - history[-1 - WINDOW] > tolerance * history[-1]
-        if not going.any():
+            active &= history[-1] - history[-1 - WINDOW] > tolerance * history[-1]
+        if not active.any():
             break
-    return Singular(value, direction, took, ~going)
+    return SingularValue(value, direction, taken, ~active)
 
 
 def _length(v: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""Appendix B: margins over Lipschitz constants as radii, and how often an attack succeeds inside them.
+"""Margins over Lipschitz constants as radii (appendix B of the paper), and the distances at which attacks succeed.
 
 Every constant here is taken at the image or by sampling, hence a lower bound of the one over a ball, and the radius is too
-large: each is an estimate, not a certificate. B images, K classes, k competitors, P pixels.
+large: each is an estimate, not a certificate (docs/method.md 1.2). B images, K classes, k competitors, P pixels.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from antiphase.attacks.losses import margin
 from antiphase.attacks.threat_model import L2, Linf
 from antiphase.data.imageset import ImageSet
 from antiphase.measures.jacobians_forward import PAPER_EPS
-from antiphase.measures.lipschitz import draw
+from antiphase.measures.lipschitz import change_ratio, draw
 from antiphase.measures.power_iteration import sigma_max
+from antiphase.measures.stats import Array
 from antiphase.models.taps import explicit
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
 LABEL = "estimate, not a certificate"
-NEAREST = 10  # competitors whose boundary is looked at
+NEAREST = 10  # competing classes whose boundary is measured
 LINF = tuple(2.0 ** (k / 2) / 255 for k in range(-8, 9))  # a distance is known to a factor of sqrt2
 L2S = tuple(0.01 * 2.0 ** (k / 2) for k in range(17))
 
@@ -47,16 +47,16 @@ def radii(
     batch_size: int = 64,
     device: torch.device | str = "cpu",
 ) -> dict[str, Array]:
-    """margin, power, sampled, first_l2, first_linf, per_logit, broken_l2, broken_linf: (n,) each, as `evidence.Side` has them."""
+    """margin, power, sampled, first_l2, first_linf, per_logit, broken_l2, broken_linf: (n,) each."""
     parts: list[dict[str, Tensor]] = []
     with runtime.frozen(classifier), console.progress("margins and radii", total=len(images)) as advance:
         for batch in images.batches(batch_size):
             x, y = batch.pixels.to(device), batch.labels.to(device)
-            found = first_order(classifier, x, y)
+            measured = first_order(classifier, x, y)
             with torch.no_grad():
-                found["power"] = _power(classifier, x, batch.ids, seed)
-                found["sampled"] = _sampled(classifier, x, batch.ids, draws, eps, seed)
-            parts.append(found)
+                measured["power"] = _power(classifier, x, batch.ids, seed)
+                measured["sampled"] = _sampled(classifier, x, batch.ids, draws, eps, seed)
+            parts.append(measured)
             advance(len(x), "")
     joined = {name: torch.cat([p[name] for p in parts]).double().cpu().numpy() for name in parts[0]}
     for name, budgets in (("broken_l2", [L2(e) for e in L2S]), ("broken_linf", [Linf(e) for e in LINF])):
@@ -67,7 +67,7 @@ def radii(
 
 
 def first_order(classifier: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-    """Radii by the gradients at the image, (B,) each; NaN where the image is wrong.
+    """Radii by the gradients at the image, (B,) each; NaN where the image is classified wrongly.
 
     min over i of (F_y - F_i) / ||grad (F_y - F_i)||_q with q dual to the norm of the perturbation: 2 to 2, 1 to infinity.
     """
@@ -84,10 +84,10 @@ def first_order(classifier: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor
         )  # (B, 1 + k, P)
     gaps, apart = (own[:, :1] - own[:, 1:]).detach(), grads[:, :1] - grads[:, 1:]
     sizes = grads.norm(dim=2)
-    right = m > 0
+    correct = m > 0
 
     def nearest(slopes: Tensor) -> Tensor:
-        return torch.where(right, (gaps / slopes.clamp_min(1e-30)).amin(dim=1), torch.nan)
+        return torch.where(correct, (gaps / slopes.clamp_min(1e-30)).amin(dim=1), torch.nan)
 
     return {
         "margin": m,
@@ -111,17 +111,16 @@ def _sampled(classifier: nn.Module, x: Tensor, ids: Any, draws: int, eps: float,
     clean, best = classifier(x), x.new_zeros(len(x))
     for k in range(draws):
         xi = draw(ids, tuple(x.shape[1:]), k, eps, seed).to(x)
-        ratio = (classifier(x + xi) - clean).norm(dim=1) / xi.flatten(1).norm(dim=1)
-        best = torch.maximum(best, ratio)
+        best = torch.maximum(best, change_ratio(classifier(x + xi), clean, xi))
     return best
 
 
 def _broken(classifier: nn.Module, images: ImageSet, attacks: list[PGD], seed: int, margins: Array) -> Array:
-    """The distance at which the smallest successful budget changed a right prediction; NaN where none did."""
-    right = np.flatnonzero(margins > 0)
+    """The distance at which the smallest successful budget changed a correct prediction; NaN where none did."""
+    correct = np.flatnonzero(margins > 0)
     distance = np.full(len(images), np.nan)
-    if len(right):
-        batch = images.take(right).all
+    if len(correct):
+        batch = images.take(correct).all
         last = engine.sweep(classifier, batch.pixels, batch.labels, attacks, ids=batch.ids, seed=seed)[-1]
-        distance[right] = np.where(last.success.numpy(), last.distance.numpy(), np.nan)
+        distance[correct] = np.where(last.success.numpy(), last.distance.numpy(), np.nan)
     return distance

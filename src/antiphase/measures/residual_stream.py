@@ -1,4 +1,9 @@
-"""The residual stream of a running model, block by block, and one block by itself with or without its subtraction. B images."""
+"""How a perturbation travels along the residual stream: its size after every block, gains, and what the gains could be.
+
+h^(0) enters the first block, h^(k) leaves block k; d^(k) is the difference of h^(k) between a perturbed and the clean image
+(docs/method.md 2.4). Defined for softmax and differential models alike; lambda may depend on the input. B images of a batch, n of
+all, L blocks.
+"""
 
 from __future__ import annotations
 
@@ -19,108 +24,13 @@ from antiphase.config import InputError
 from antiphase.console import Clock
 from antiphase.data.imageset import ImageSet
 from antiphase.measures.jacobians_forward import PAPER_EPS
-from antiphase.measures.perturbations import check_names, perturbed, size_of
+from antiphase.measures.perturbations import check_names, eps_of, perturbed
 from antiphase.measures.power_iteration import sigma_max
-from antiphase.measures.stats import geometric_interval, mean_interval, over, rate, sign_of
+from antiphase.measures.stats import Array, finite, geometric_interval, mean_interval, over, rate, sign_of
 from antiphase.models.adapters import adapter_of
 from antiphase.models.attention import branches
 from antiphase.models.taps import Record, attention_layers, blocks, explicit
 from antiphase.runtime import at_rest
-
-
-class Step(NamedTuple):
-    """One block of the residual stream as it was called."""
-
-    layer: str
-    attention: nn.Module
-    subtracts: bool  # it has two branches
-    before: Tensor  # (B, ...)
-    after: Tensor  # (B, ...)
-    block: Callable[[Tensor], Tensor]  # the block itself, with whatever else it was called with
-
-
-def follow(classifier: nn.Module, pixels: Tensor) -> list[Step]:
-    """The residual stream through every block, in the order of the calls. Blocks must follow one another."""
-    steps: list[Step] = []
-    attentions = attention_layers(classifier)
-    handles = []
-    with explicit(classifier) as record:
-        for layer, block in blocks(classifier).items():
-            tap = partial(_kept, steps, record, layer, attentions[layer])
-            handles.append(block.register_forward_hook(tap, with_kwargs=True))
-        try:
-            classifier(pixels)
-        finally:
-            for handle in handles:
-                handle.remove()
-    if not steps:
-        raise InputError(f"this {type(classifier).__name__} never calls the blocks around its attention layers")
-    for one, two in pairwise(steps):
-        if not torch.equal(one.after, two.before):
-            raise InputError(
-                f"what leaves the block of {one.layer} is not what enters that of {two.layer}: no single stream"
-            )
-    for step in steps:
-        if not step.after.isfinite().all():
-            raise InputError(
-                f"the output of the block of {step.layer} is not finite: the weights or the images are broken"
-            )
-    return steps
-
-
-def _kept(
-    steps: list[Step],
-    record: Record,
-    layer: str,
-    attention: nn.Module,
-    block: nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    out: Any,
-) -> None:
-    again = partial(_called, block, args[1:], kwargs)
-    steps.append(Step(layer, attention, record[layer].noise is not None, args[0], _first(out), again))
-
-
-def _called(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], h: Tensor) -> Tensor:
-    return _first(block(h, *args, **kwargs))
-
-
-def _first(out: Any) -> Tensor:
-    first: Tensor = out[0] if isinstance(out, tuple) else out
-    return first
-
-
-@contextmanager
-def without_subtraction(attention: nn.Module) -> Iterator[None]:
-    """Inside, lambda of this layer is 0; norm, gain and projection are as they were."""
-    adapter = adapter_of(attention)
-    assert adapter is not None
-    own = vars(attention).get("forward")
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        heads = adapter(attention, *args, **kwargs)
-        assert heads.lam is not None
-        return branches(replace(heads, lam=torch.zeros_like(heads.lam))).output
-
-    attention.forward = forward
-    try:
-        yield
-    finally:
-        if own is None:
-            del attention.forward  # the class's own shows again
-        else:
-            attention.forward = own
-
-
-# ------------------------------------------------------------------------------------------------- measures.propagation
-# How a perturbation travels along the residual stream (M2.4): its size after every block, gains, and what the gains could be.
-#
-# h^(0) enters the first block, h^(k) leaves block k; d^(k) is the difference of h^(k) between a perturbed and the clean image.
-# Defined for softmax and differential models alike. n images, L blocks.
-
-
-Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -188,14 +98,14 @@ class Propagation:
         }
 
     def rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
-        """One row an image and depth, raw numbers first; depth 0 is the stream before the first block."""
+        """One row per image and depth, raw numbers first; depth 0 is the stream before the first block."""
         tables = {"change": self.change, "stream": self.stream, "relative": self.relative}
         for name in ("without", "sigma", "gains", "slack", "counterfactual"):  # of a block: nothing at depth 0
             tables[name.removesuffix("s")] = np.pad(getattr(self, name), [(0, 0), (1, 0)], constant_values=np.nan)
         return [
             {"layer": layer, "depth": k, "image": int(image), "perturbation": self.perturbation}
             | {"eps": self.eps, "l2": float(self.l2[i]), "linf": float(self.linf[i])}
-            | {name: float(table[i, k]) if np.isfinite(table[i, k]) else None for name, table in tables.items()}
+            | {name: finite(table[i, k]) for name, table in tables.items()}
             | {"exceeds_1": bool(k and self.slack[i, k - 1] > 1)}
             for i, image in enumerate(ids)
             for k, layer in enumerate((None, *self.layers))
@@ -222,16 +132,16 @@ def propagation(
     with at_rest(classifier), console.progress("propagation", total=len(images) * len(perturbations)) as advance:
         for raw in images.batches(batch_size):
             batch = raw.to(device)
-            clean = follow(classifier, batch.pixels)
-            layers = tuple(step.layer for step in clean)
+            clean = block_calls(classifier, batch.pixels)
+            layers = tuple(call.layer for call in clean)
             bound = _checked(sigma, len(images), len(layers))
             for name in perturbations:
                 moved = perturbed(classifier, batch, name, eps, seed, clip=clip)
-                parts[name].append([*_curves(clean, follow(classifier, moved.pixels)), moved.l2, moved.linf])
+                parts[name].append([*_curves(clean, block_calls(classifier, moved.pixels)), moved.l2, moved.linf])
                 advance(len(batch.ids), name)
     joined = {name: [np.concatenate(column) for column in zip(*part)] for name, part in parts.items()}
     return [
-        Propagation(layers, name, size_of(name, eps), change, stream, without, bound, l2, linf)
+        Propagation(layers, name, eps_of(name, eps), change, stream, without, bound, l2, linf)
         for name, (change, stream, without, l2, linf) in joined.items()
     ]
 
@@ -260,25 +170,25 @@ def block_sigma(
     with at_rest(classifier), console.progress("block Lipschitz", total=len(images)) as advance:
         for raw in images.batches(batch_size):
             with clock.part(len(raw.ids)), explicit(classifier):
-                found = [
-                    sigma_max(step.block, step.before, iterations, tolerance, ids=raw.ids, seed=seed).value
-                    for step in follow(classifier, raw.to(device).pixels)
+                values = [
+                    sigma_max(call.block, call.before, iterations, tolerance, ids=raw.ids, seed=seed).value
+                    for call in block_calls(classifier, raw.to(device).pixels)
                 ]
-            parts.append(torch.stack(found, dim=1).numpy())
+            parts.append(torch.stack(values, dim=1).numpy())
             advance(len(raw.ids), "")
     return np.concatenate(parts)
 
 
-def _curves(clean: list[Step], moved: list[Step]) -> tuple[Array, Array, Array]:
+def _curves(clean: list[BlockCall], moved: list[BlockCall]) -> tuple[Array, Array, Array]:
     """||d^(k)||, ||h^(k)||: (B, L+1) each, and ||d^(k)|| without the subtraction in block k: (B, L)"""
-    streams = [clean[0].before, *(step.after for step in clean)]
-    there = [moved[0].before, *(step.after for step in moved)]
-    change = [_norm(b - a) for a, b in zip(streams, there)]
+    streams = [clean[0].before, *(call.after for call in clean)]
+    perturbed_streams = [moved[0].before, *(call.after for call in moved)]
+    change = [_norm(b - a) for a, b in zip(streams, perturbed_streams)]
     without = [_without(a, b) for a, b in zip(clean, moved)]
     return np.stack(change, axis=1), np.stack([_norm(h) for h in streams], axis=1), np.stack(without, axis=1)
 
 
-def _without(clean: Step, moved: Step) -> Array:
+def _without(clean: BlockCall, moved: BlockCall) -> Array:
     """(B,); NaN for a layer that has nothing to subtract"""
     if not clean.subtracts:
         return np.full(len(clean.before), np.nan)
@@ -289,3 +199,89 @@ def _without(clean: Step, moved: Step) -> Array:
 def _norm(h: Tensor) -> Array:
     norm: Array = h.flatten(1).cpu().double().norm(dim=1).numpy()
     return norm
+
+
+# ------------------------------------------------------------------------------------------------- the blocks as they were called
+class BlockCall(NamedTuple):
+    """One block of the residual stream as it was called."""
+
+    layer: str
+    attention: nn.Module
+    subtracts: bool  # it has two branches
+    before: Tensor  # (B, ...)
+    after: Tensor  # (B, ...)
+    block: Callable[[Tensor], Tensor]  # the block itself, with whatever else it was called with
+
+
+def block_calls(classifier: nn.Module, pixels: Tensor) -> list[BlockCall]:
+    """The residual stream through every block, in the order of the calls. Blocks must follow one another."""
+    calls: list[BlockCall] = []
+    attentions = attention_layers(classifier)
+    handles = []
+    with explicit(classifier) as record:
+        for layer, block in blocks(classifier).items():
+            tap = partial(_keep, calls, record, layer, attentions[layer])
+            handles.append(block.register_forward_hook(tap, with_kwargs=True))
+        try:
+            classifier(pixels)
+        finally:
+            for handle in handles:
+                handle.remove()
+    if not calls:
+        raise InputError(f"this {type(classifier).__name__} never calls the blocks around its attention layers")
+    for one, two in pairwise(calls):
+        if not torch.equal(one.after, two.before):
+            raise InputError(
+                f"what leaves the block of {one.layer} is not what enters that of {two.layer}: no single stream"
+            )
+    for call in calls:
+        if not call.after.isfinite().all():
+            raise InputError(
+                f"the output of the block of {call.layer} is not finite: the weights or the images are broken"
+            )
+    return calls
+
+
+def _keep(
+    calls: list[BlockCall],
+    record: Record,
+    layer: str,
+    attention: nn.Module,
+    block: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    out: Any,
+) -> None:
+    again = partial(_call, block, args[1:], kwargs)
+    calls.append(BlockCall(layer, attention, record[layer].noise is not None, args[0], _first(out), again))
+
+
+def _call(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], h: Tensor) -> Tensor:
+    return _first(block(h, *args, **kwargs))
+
+
+def _first(out: Any) -> Tensor:
+    first: Tensor = out[0] if isinstance(out, tuple) else out
+    return first
+
+
+@contextmanager
+def without_subtraction(attention: nn.Module) -> Iterator[None]:
+    """Inside, lambda of this layer is 0; norm, gain and projection are as they were."""
+    adapter = adapter_of(attention)
+    assert adapter is not None
+    own = vars(attention).get("forward")
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        heads = adapter(attention, *args, **kwargs)
+        assert heads.lam is not None
+        return branches(replace(heads, lam=torch.zeros_like(heads.lam))).output
+
+    attention.forward = forward
+    try:
+        yield
+    finally:
+        if own is None:
+            del attention.forward  # the class's own shows again
+        else:
+            attention.forward = own

@@ -1,9 +1,12 @@
-"""Rates with their denominators and intervals, and the paired test of two models on the same images."""
+"""Numbers with what they rest on: rates and means with intervals, paired tests, contrasts and verdicts. Free of torch.
+
+An estimate is a dict with value, interval (95 %) and n, as JSON writes it; what does not exist is None, never 0.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, Literal
@@ -12,11 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest, quantile_test, rankdata, t, wilcoxon
 
+Array = np.ndarray[Any, np.dtype[np.float64]]
 Z95 = 1.959963984540054  # two-sided 95 % of the normal distribution
+ALL_ORDERS = 7  # a rank correlation of up to so many values is tested on every permutation: 5,040
+DRAWN_ORDERS = 10_000  # of more values, on so many of them
+
+
+# ------------------------------------------------------------------------------------------------- rates
 
 
 def wilson(p: float, n: float) -> tuple[float, float]:
-    """Wilson's 95 % interval for a rate p seen on n independent trials (n may be an effective number)."""
+    """Wilson's 95 % interval for a rate p observed on n independent trials (n may be an effective number)."""
     z2 = Z95**2
     centre = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = Z95 / (1 + z2 / n) * (p * (1 - p) / n + z2 / (4 * n * n)) ** 0.5
@@ -82,23 +91,7 @@ def holm(ps: list[float]) -> list[float]:
     return adjusted
 
 
-def mean_of(parts: Sequence[tuple[float, tuple[float, float]]]) -> tuple[float, tuple[float, float]]:
-    """The mean of independent estimates and its interval from theirs: each side's distances add up as squares (MOVER)."""
-    values, lows, highs = (np.array(column) for column in zip(*((value, *interval) for value, interval in parts)))
-    mean = float(values.mean())
-    below, above = (float(np.sqrt((side**2).sum()) / len(values)) for side in (values - lows, highs - values))
-    return mean, (mean - below, mean + above)
-
-
-# ------------------------------------------------------------------------------------------------- measures.paired
-# Ratios that may not exist, means and quantiles with intervals, paired measurements, rank correlation of a few layers.
-
-
-Array = np.ndarray[Any, np.dtype[np.float64]]
-ALL_ORDERS = 7  # up to here every permutation is looked at: 5,040
-DRAWN = 10_000  # beyond, this many of them
-
-
+# ------------------------------------------------------------------------------------------------- numbers that may not exist
 def over(top: Array, bottom: Array) -> Array:
     """top / bottom, NaN where the bottom is not positive"""
     ratio: Array = np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom > 0)
@@ -112,12 +105,42 @@ def log_of(values: Array) -> Array:
 
 
 def finite(value: float) -> float | None:
-    """As JSON knows numbers."""
+    """A number as JSON knows them: None where it is not finite."""
     return float(value) if np.isfinite(value) else None
 
 
+def mean_finite(values: Any) -> float | None:
+    """The mean of the values that are finite; None where there are none."""
+    return _of_finite(np.mean, values)
+
+
+def median_finite(values: Any) -> float | None:
+    """The median of the values that are finite; None where there are none."""
+    return _of_finite(np.median, values)
+
+
+def largest_finite(values: Any) -> float | None:
+    """The largest of the values that are finite; None where there are none."""
+    return _of_finite(np.max, values)
+
+
+def _of_finite(statistic: Callable[[Array], Any], values: Any) -> float | None:
+    values = np.asarray(values, dtype=np.float64)
+    values = values[np.isfinite(values)]
+    return float(statistic(values)) if values.size else None
+
+
+def decided(value: Array, standard_error: Array, slack: float = 0.0) -> NDArray[np.bool_]:
+    """Whether a value is more than two standard errors (and `slack`) away from zero: its sign is then taken as known."""
+    known: NDArray[np.bool_] = np.isfinite(value)
+    return known & (np.abs(np.nan_to_num(value)) > 2 * np.nan_to_num(standard_error) + slack)
+
+
+# ------------------------------------------------------------------------------------------------- means, quantiles, pairs
+
+
 def mean_interval(values: Array) -> dict[str, Any]:
-    """Mean and 95 % interval (Student) over independent values, one an image; what is not finite is left out."""
+    """Mean and 95 % interval (Student) over independent values, one per image; what is not finite is left out."""
     values = values[np.isfinite(values)]
     n = len(values)
     if not n:
@@ -127,6 +150,14 @@ def mean_interval(values: Array) -> dict[str, Any]:
         return {"value": mean, "interval": None, "n": 1}
     half = float(t.ppf(0.975, n - 1) * values.std(ddof=1) / math.sqrt(n))
     return {"value": mean, "interval": [mean - half, mean + half], "n": n}
+
+
+def mean_of(parts: Sequence[tuple[float, tuple[float, float]]]) -> tuple[float, tuple[float, float]]:
+    """The mean of independent estimates and its interval from theirs: each side's distances add up as squares (MOVER)."""
+    values, lows, highs = (np.array(column) for column in zip(*((value, *interval) for value, interval in parts)))
+    mean = float(values.mean())
+    below, above = (float(np.sqrt((side**2).sum()) / len(values)) for side in (values - lows, highs - values))
+    return mean, (mean - below, mean + above)
 
 
 def quantile_interval(values: Array, p: float) -> dict[str, Any]:
@@ -143,9 +174,9 @@ def quantile_interval(values: Array, p: float) -> dict[str, Any]:
 
 def geometric_interval(values: Array) -> dict[str, Any]:
     """Geometric mean of positive values, its interval that of their logarithms; others are left out."""
-    found = mean_interval(log_of(values))
-    value, interval = found["value"], found["interval"]
-    return found | {
+    logs = mean_interval(log_of(values))
+    value, interval = logs["value"], logs["interval"]
+    return logs | {
         "value": None if value is None else math.exp(value),
         "interval": None if interval is None else [math.exp(end) for end in interval],
     }
@@ -162,15 +193,15 @@ def sign_of(estimate: dict[str, Any], zero: float = 0.0) -> int | None:
 def paired(first: Array, second: Array) -> dict[str, Any]:
     """The same n images measured twice: mean difference first - second with its interval, Wilcoxon's and the sign test."""
     both = np.isfinite(first) & np.isfinite(second)
-    apart = first[both] - second[both]
-    moved = apart[apart != 0]
-    above = int((moved > 0).sum())
+    differences = first[both] - second[both]
+    nonzero = differences[differences != 0]
+    above = int((nonzero > 0).sum())
     return {
-        "difference": mean_interval(apart),
+        "difference": mean_interval(differences),
         "above": above,
-        "below": len(moved) - above,
-        "p_wilcoxon": float(wilcoxon(moved).pvalue) if len(moved) else 1.0,
-        "p_sign": float(binomtest(above, len(moved), 0.5).pvalue) if len(moved) else 1.0,
+        "below": len(nonzero) - above,
+        "p_wilcoxon": float(wilcoxon(nonzero).pvalue) if len(nonzero) else 1.0,
+        "p_sign": float(binomtest(above, len(nonzero), 0.5).pvalue) if len(nonzero) else 1.0,
     }
 
 
@@ -179,8 +210,8 @@ def spearman(x: Array, y: Array) -> dict[str, Any] | None:
 
     Of 3 layers the smallest possible p is 1/3, of 4 it is 1/12: few layers cannot show much.
     """
-    there = np.isfinite(x) & np.isfinite(y)
-    a, b = (rankdata(v[there]) for v in (x, y))
+    known = np.isfinite(x) & np.isfinite(y)
+    a, b = (rankdata(v[known]) for v in (x, y))
     if len(a) < 3 or not a.std() or not b.std():
         return None
     a, b = ((v - v.mean()) / (v.std() * math.sqrt(len(v))) for v in (a, b))
@@ -188,9 +219,9 @@ def spearman(x: Array, y: Array) -> dict[str, Any] | None:
     if len(a) <= ALL_ORDERS:
         p = float(np.mean([abs(a @ b[list(order)]) >= abs(rho) - 1e-12 for order in permutations(range(len(a)))]))
     else:
-        draw = np.random.default_rng([len(a), DRAWN])
-        hits = sum(abs(a @ draw.permutation(b)) >= abs(rho) - 1e-12 for _ in range(DRAWN))
-        p = (1 + hits) / (1 + DRAWN)
+        draw = np.random.default_rng([len(a), DRAWN_ORDERS])
+        hits = sum(abs(a @ draw.permutation(b)) >= abs(rho) - 1e-12 for _ in range(DRAWN_ORDERS))
+        p = (1 + hits) / (1 + DRAWN_ORDERS)
     return {"rho": rho, "p": p, "n": len(a)}
 
 

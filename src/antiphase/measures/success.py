@@ -30,7 +30,7 @@ def success_rates(result: AttackResult) -> dict[str, Any]:
 
 
 def rates_of(correct: NDArray[np.bool_], changed_in_restart: NDArray[np.bool_]) -> dict[str, Any]:
-    """From who was right before the attack (n,) and whom each run changed (R, n)."""
+    """From which images were classified correctly before the attack (n,) and which each restart changed (R, n)."""
     changed = changed_in_restart.T  # (n, R)
     union = changed.any(axis=1)
     rates = {
@@ -46,11 +46,11 @@ def rates_of(correct: NDArray[np.bool_], changed_in_restart: NDArray[np.bool_]) 
 def predictions(
     classifier: nn.Module, images: ImageSet, *, batch_size: int = 256, device: torch.device | str = "cpu"
 ) -> NDArray[np.int64]:
-    """The class named for each image."""
+    """The class predicted for each image."""
     with frozen(classifier), lean(classifier), torch.no_grad():
-        said = [classifier(batch.pixels.to(device)).argmax(dim=1).cpu() for batch in images.batches(batch_size)]
-    named: NDArray[np.int64] = torch.cat(said).numpy()
-    return named
+        parts = [classifier(batch.pixels.to(device)).argmax(dim=1).cpu() for batch in images.batches(batch_size)]
+    classes: NDArray[np.int64] = torch.cat(parts).numpy()
+    return classes
 
 
 def accuracy(

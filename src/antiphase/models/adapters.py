@@ -6,8 +6,9 @@
         q, k, v = module.split(x)                      # (B, h, N, d) each
         return Heads(q, k, v, norm=nn.Identity(), project=lambda mixed: module.out(join(mixed)))
 
-q and k of a differential layer are (B, h, 2, N, d), and `lam` is its lambda. `check(module, x)` says whether an adapter
-tells the truth: the layer's own output must come out of it.
+q and k of a differential layer are (B, h, 2, N, d), and `lam` is its lambda: a scalar, or any tensor that broadcasts to
+(B, h, N, 1) where lambda depends on image, head or token. `check(module, x)` says whether an adapter is right: the layer's own
+output must come out of it.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ def adapter(kind: type[nn.Module]) -> Callable[[Adapter], Adapter]:
 
 
 def adapter_of(module: nn.Module) -> Adapter | None:
-    found = next((ADAPTERS[kind] for kind in type(module).__mro__ if kind in ADAPTERS), None)
-    return _hugging if found is None and layout_of(module) is not None else found
+    """How this module is read; None where it is no attention layer that is known."""
+    own = next((ADAPTERS[kind] for kind in type(module).__mro__ if kind in ADAPTERS), None)
+    return _hugging if own is None and layout_of(module) is not None else own
 
 
 def read(module: nn.Module, *args: Any, **kwargs: Any) -> Branches:
@@ -116,7 +118,7 @@ def _differential(module: Any, x: Tensor, attn_mask: Tensor | None = None, is_ca
 
     wq, wk, _ = module.qkv.weight.chunk(3)
     weights = (_per_head(wq, module.num_heads, 2), _per_head(wk, module.num_heads, 2)) if _linear(module) else None
-    lam, mask = module._compute_lambda(), for_both(attn_mask)
+    lam, mask = module._compute_lambda().reshape(1, 1, 1, 1), for_both(attn_mask)
     return Heads(q, k, v, norm, out, lam=lam, mask=mask, is_causal=is_causal, weights=weights)
 
 
@@ -132,7 +134,7 @@ def _called(module: Any, *args: Any, **kwargs: Any) -> Heads:
 
 
 def _hugging(module: Any, *args: Any, **kwargs: Any) -> Heads:
-    """A softmax layer of a Hugging Face encoder; `models/parts.py` lists which."""
+    """A softmax layer of a Hugging Face encoder; `models/foreign_layers.py` lists which."""
     parts, call = parts_of(module), hugging_call(module, *args, **kwargs)
     q, k, v = (t.unflatten(-1, (parts.heads, -1)).transpose(1, 2) for t in parts.qkv(call.x).chunk(3, dim=-1))
     wq, wk, _ = parts.qkv.weight.chunk(3)
@@ -179,11 +181,11 @@ def _multihead(
         joined = module.out_proj(_join(mixed))
         maps = None
         if need_weights:
-            maps = branches(told).signal
+            maps = branches(heads_of_call).signal
             maps = maps.mean(dim=1) if average_attn_weights else maps
         return (joined if module.batch_first else joined.transpose(0, 1)), maps
 
     wq, wk, _ = module.in_proj_weight.chunk(3)
     weights = (_per_head(wq, heads), _per_head(wk, heads)) if query is key else None
-    told = Heads(q, k, v, nn.Identity(), out, mask=mask, weights=weights)
-    return told
+    heads_of_call = Heads(q, k, v, nn.Identity(), out, mask=mask, weights=weights)
+    return heads_of_call

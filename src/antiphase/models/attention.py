@@ -16,6 +16,7 @@ from timm.layers import DiffAttention as TimmDiffAttention
 from timm.layers.attention import maybe_add_mask, resolve_self_attn_mask
 from torch import Tensor, nn
 
+from antiphase.config import InputError
 from antiphase.models.config import Differential
 
 if TYPE_CHECKING:
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Heads:
-    """One call of an attention layer, as its adapter tells it (`models/adapters.py`); everything else follows from this."""
+    """One call of an attention layer, as its adapter describes it (`models/adapters.py`); all else follows from this."""
 
     q: Tensor  # (B, h, N, d); of a differential layer (B, h, 2, N, d): first the signal's, then the noise's
     k: Tensor  # the same for the M tokens that are looked at
     v: Tensor  # (B, h, M, e)
     norm: Callable[[Tensor], Tensor]  # from the mixed values (B, h, N, e) to what is projected, the same shape
     project: Callable[[Tensor], Any]  # from there to what the layer returns
-    lam: Tensor | None = None  # lambda; None: a softmax layer, one map a head
+    lam: Tensor | None = None  # lambda, broadcasts to (B, h, N, 1); None: a softmax layer, one map per head
     mask: Tensor | None = None  # added to the scores, or False where nothing may be seen
     is_causal: bool = False
     weights: tuple[Tensor, Tensor] | None = (
@@ -45,7 +46,7 @@ class Branches:
 
     signal: Tensor  # A1, or the only map of a softmax layer: (B, h, N, M)
     noise: Tensor | None  # A2: (B, h, N, M); None for a softmax layer
-    lam: Tensor  # lambda, a scalar; 0 for a softmax layer
+    lam: Tensor  # broadcasts to (B, h, N, 1), (1, 1, 1, 1) for a learned scalar; 0 for a softmax layer
     heads: Heads
 
     @property
@@ -90,7 +91,7 @@ def attention_maps(q: Tensor, k: Tensor, mask: Tensor | None = None, is_causal: 
 
 
 def for_both(mask: Tensor | None) -> Tensor | None:
-    """A mask of (..., N, N) for scores of two maps a head, (B, h, 2, N, N); one of five dimensions is that already."""
+    """A mask of (..., N, N) for scores of two maps per head, (B, h, 2, N, N); one of five dimensions is that already."""
     return mask[:, :, None] if mask is not None and mask.dim() == 4 else mask
 
 
@@ -122,7 +123,7 @@ class DifferentialAttention(TimmDiffAttention):
 
     @classmethod
     def replacing(cls, softmax: Parts, value: Differential, diff_heads: int, layer: int, depth: int) -> Self:
-        """The differential twin of a softmax layer: the same projections, read as two maps a head."""
+        """The differential twin of a softmax layer: the same projections, read as two maps per head."""
         twin = cls(
             softmax.width,
             diff_heads,
@@ -178,7 +179,7 @@ class DifferentialAttention(TimmDiffAttention):
         return first - self._compute_lambda().to(v.dtype) * second
 
     def normed(self, mixed: Tensor) -> Tensor:
-        """Norm a head, then the gain: (B, h, N, 2d)"""
+        """Norm of each head, then the gain: (B, h, N, 2d)"""
         if self.head_norm:  # the gain is folded into the norm's weight: one pass over the data fewer
             weight = (self.sub_norm.weight * self.gain).to(mixed.dtype)  # another one under autocast
             return F.rms_norm(mixed, mixed.shape[-1:], weight, self.sub_norm.eps)
@@ -203,9 +204,19 @@ def branches(heads: Heads) -> Branches:
     """The maps of a call, by the explicit path: the one place where queries and keys become A1, A2 and lambda."""
     maps = attention_maps(heads.q, heads.k, heads.mask, heads.is_causal)
     if heads.lam is None:
-        return Branches(maps, None, maps.new_zeros(()), heads)
+        return Branches(maps, None, maps.new_zeros(1, 1, 1, 1), heads)
     signal, noise = maps.unbind(2)
-    return Branches(signal, noise, heads.lam.to(maps.dtype), heads)
+    return Branches(signal, noise, _broadcast_lambda(heads.lam, signal).to(maps.dtype), heads)
+
+
+def _broadcast_lambda(lam: Tensor, signal: Tensor) -> Tensor:
+    """Lambda with the four axes of (B, h, N, 1), each of its own length or 1; other shapes are refused."""
+    if lam.dim() == 0:
+        return lam.reshape(1, 1, 1, 1)
+    rows = (*signal.shape[:3], 1)
+    if lam.dim() != 4 or any(size not in (1, whole) for size, whole in zip(lam.shape, rows)):
+        raise InputError(f"lambda of shape {tuple(lam.shape)} does not broadcast to {rows} (images, heads, tokens, 1)")
+    return lam
 
 
 def has_first_token(module: Any) -> bool:
@@ -221,7 +232,7 @@ def first_token(module: Any, x: Tensor) -> Tensor:
     """The output of an attention layer at its first token only: (B, N, D) -> (B, 1, D)
 
     One query needs no keys and no values of its own: q (W_k x) = (q W_k) x and A (x W_v) = (A x) W_v, so both projections
-    act on one row a head instead of N. The bias of the keys shifts all scores of the query alike and softmax does not see it.
+    act on one row per head instead of N. The bias of the keys shifts all scores of the query alike and softmax does not see it.
     """
     batch, _, width = x.shape
     two = isinstance(module, DifferentialAttention)

@@ -144,9 +144,7 @@ def outputs(modules: dict[str, nn.Module]) -> Iterator[dict[str, Tensor]]:
             handle.remove()
 
 
-# ------------------------------------------------------------------------------------------------- measures.probes
-
-
 def check_finite(values: Tensor, layer: str) -> None:
+    """Refuse, by the layer's name, maps (or what was computed from them) that are not finite."""
     if not values.isfinite().all():
         raise InputError(f"the attention maps of {layer} are not finite: the weights or the images are broken")

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from antiphase.measures.bootstrap import Arm, Array, Statistic, first, interval
-from antiphase.measures.stats import Contrast
+from antiphase.measures.bootstrap import PerImage, Statistic, first, interval
+from antiphase.measures.stats import Array, Contrast, decided
 from antiphase.paper.questions import Attacked, Audited, Model, OfImages, Predicted
 from antiphase.paper.study import SURROGATE, Answer, Found, Line, Missing, Prediction, Unit
 
@@ -28,10 +28,10 @@ class Side:
     quantile: float | None = None
     of_model: bool = False  # read from the cell of the trained model: one value, no images
 
-    def arm(self, found: Found) -> Arm:
+    def arm(self, found: Found) -> PerImage:
         tops, bottoms = zip(*(self.values(found(cell.of if self.of_model else cell)) for cell in self.cells))
         samples = {"no images" if self.of_model else repr(cell.images) for cell in self.cells}
-        return Arm(np.stack(tops), np.stack(bottoms), "; ".join(sorted(samples)), self.quantile)
+        return PerImage(np.stack(tops), np.stack(bottoms), "; ".join(sorted(samples)), self.quantile)
 
     def right(self, found: Found) -> int:
         """Fewest correctly classified images of any seed: by the model, and by its baseline where it is held against one."""
@@ -302,8 +302,8 @@ def negative(pairs: str, layer: int | None = 0) -> Values:
 
     def values(answer: Answer) -> tuple[Array, Array]:
         rows = answer["rows"]
-        cos, decided = _signs(rows)
-        return sums(rows, (cos < 0).astype(np.float64), decided & chosen(rows, layer, pairs=pairs))
+        cos = column(rows, "cos")
+        return sums(rows, (cos < 0).astype(np.float64), _decided(rows) & chosen(rows, layer, pairs=pairs))
 
     return values
 
@@ -313,16 +313,14 @@ def undecided(pairs: str, layer: int | None = 0) -> Values:
 
     def values(answer: Answer) -> tuple[Array, Array]:
         rows = answer["rows"]
-        _, decided = _signs(rows)
-        return sums(rows, (~decided).astype(np.float64), chosen(rows, layer, pairs=pairs))
+        return sums(rows, (~_decided(rows)).astype(np.float64), chosen(rows, layer, pairs=pairs))
 
     return values
 
 
-def _signs(rows: Rows) -> tuple[Array, Any]:
-    """Cosines, and whether each is more than two standard errors from 0."""
-    cos, error = column(rows, "cos"), np.nan_to_num(column(rows, "cos_se"))
-    return cos, np.isfinite(cos) & (np.abs(np.nan_to_num(cos)) > 2 * error)
+def _decided(rows: Rows) -> Any:
+    """(rows,) bool: the sign of the cosine is known."""
+    return decided(column(rows, "cos"), column(rows, "cos_se"))
 
 
 def stacked(pairs: str, layer: int | None = 0) -> Values:

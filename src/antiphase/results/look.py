@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from antiphase import console
 from antiphase.config import Budget, InputError
 from antiphase.data.imageset import ImageSet
-from antiphase.measures.branch_pairs import Alignment
-from antiphase.measures.jacobians_forward import aligned, branch_alignment, gram
+from antiphase.measures.branch_pairs import Alignment, alignment_of, gram
+from antiphase.measures.jacobians_forward import branch_alignment
 from antiphase.measures.perturbations import PGD_STEPS, perturbed
 from antiphase.models.attention import Branches
 from antiphase.models.run import Cell, Run, cell
@@ -230,7 +230,7 @@ def _changes(clean: Record, attacked: Record) -> list[Alignment]:
         after = attacked[layer]
         if before.noise is not None and after.noise is not None:
             moved = after.signal - before.signal, after.noise - before.noise
-            found.append(aligned(layer, float(before.lam), gram(moved)[:, :, None].cpu().numpy()))
+            found.append(alignment_of(layer, float(before.lam), gram(moved)[:, :, None].cpu().numpy()))
     return found
 
 

@@ -17,7 +17,7 @@ from antiphase.measures.cancellation import cancellation, over_layers
 from antiphase.measures.common_mode import common_mode
 from antiphase.measures.correlation import MEANING, correlation
 from antiphase.measures.jacobians_forward import PAPER_EPS, map_norms
-from antiphase.measures.lipschitz import LEVELS, Level, l_sample, l_sharp
+from antiphase.measures.lipschitz import LEVELS, Level, l_sample, l_search
 from antiphase.measures.perturbations import PERTURBATIONS
 from antiphase.measures.residual_stream import block_sigma, propagation
 from antiphase.models.attention import lambda_parts, lambdas
@@ -37,7 +37,7 @@ def columns(rows: Iterable[dict[str, Any]]) -> dict[str, list[Any]]:
 
 LIPSCHITZ: dict[str, tuple[Callable[..., list[Any]], str]] = {
     "sample": (l_sample, "L-sample: largest ||change||_F / ||xi||_2 over the draws, of the {}; a lower bound"),
-    "sharp": (l_sharp, "L-power at x and L-ascent within 8/255, over ||xi||_2, of the {}; lower bounds"),
+    "sharp": (l_search, "L-power at x and L-ascent within 8/255, over ||xi||_2, of the {}; lower bounds"),
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -11,7 +10,7 @@ from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
 from antiphase.models.run import Cell, Run, cell, check_base, identity_of
 from antiphase.results.compare import differences
-from antiphase.theory.collect import gather
+from antiphase.theory.collect import collect
 from antiphase.theory.evidence import Evidence, plain, read
 from antiphase.theory.table import audit
 
@@ -34,7 +33,7 @@ def audit_cell(
     def compute(_: Path) -> Cell:
         model = run.classifier_for(images, device)
         other = None if base is None else base.classifier_for(images, device)
-        found = gather(model, other, images, probes=probes, draws=draws, seed=seed, device=device)
+        found = collect(model, other, images, probes=probes, draws=draws, seed=seed, device=device)
         return {
             "baseline": None if base is None else {"model": base.config.title, "run": base.name},
             "differences": [] if base is None else differences(run, base),
@@ -53,4 +52,4 @@ def audit_cell(
     }
     kept = cell(run, "measures", images, question, compute)
     rows = audit(read(Evidence, kept["evidence"]))
-    return {**kept, "rows": [asdict(row) for row in rows]}
+    return {**kept, "rows": [row.plain() for row in rows]}

@@ -1,4 +1,4 @@
-"""Lipschitz constants, depth and radii as functions of the evidence: eq. 4, Lemma 2, section 4.2, Corollary 1, appendix B."""
+"""Lipschitz constants and depth as functions of the evidence: equation 4, Lemma 2, section 4.2 and Corollary 1 of the paper."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from antiphase.measures.stats import holm, mean_interval
-from antiphase.theory.evidence import Evidence, Noise
-from antiphase.theory.verdicts import NEEDS_BASE, Row, holds, median, postulated, share, worst
+from antiphase.measures.branch_pairs import amplification, orthogonal_amplification
+from antiphase.measures.stats import Array, decided, holm, largest_finite, mean_interval, median_finite
+from antiphase.theory.evidence import Evidence, NoiseEvidence
+from antiphase.theory.verdicts import NEEDS_BASE, AuditRow, holds, not_evaluated, postulated, share
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
 POWER = 0.01  # power iteration may fall short by so much, relative
 BOUNDARY = 1e-6  # two constants this near are taken for equal (Cor. 1)
 
@@ -24,27 +24,20 @@ def crossover(alpha: Any, l_da: Any, l_base: Any) -> Any:
     return np.where(alpha * l_da < l_base, depth, np.nan)
 
 
-def denominator(gamma: Any, kappa: Any, cos: Any, *, printed: bool) -> Any:
-    """Of eq. 6: as printed the root ends too early, and it may be negative; corrected it is gamma s."""
-    if printed:
-        return gamma * np.sqrt(1 + kappa**2) - 2 * kappa * cos
-    return gamma * np.sqrt(np.maximum(1 + kappa**2 - 2 * kappa * cos, 0))
-
-
-def equation_4(e: Evidence) -> Row:
+def equation_4(e: Evidence) -> AuditRow:
     sample, ascent = e.pool(lambda la: la.sample["da"]), e.pool(lambda la: la.ascent["da"])
-    return Row(
+    return AuditRow(
         "Equation 4",
         "L(x) = sup over xi != 0 of ||A(x+xi) - A(x)||_2 / ||xi||, estimated with random xi (section 5.3)",
         holds(ascent <= sample * (1 + POWER)),
         f"needs a radius and norms: here all heads, Frobenius over l2, within Linf {e.eps * 255:.3g}/255; every estimate is a "
         "lower bound, and random xi measure ||J||_F / sqrt(pixels)",
         {
-            "sampling falls short of ascent by (median)": median(ascent / sample),
+            "sampling falls short of ascent by (median)": median_finite(ascent / sample),
             "L-sample <= L-ascent": share(sample <= ascent * (1 + 1e-4)),
-            "median L-sample": median(sample),
-            "median sigma_max at x": median(e.pool(lambda la: la.op["da"])),
-            "median L-ascent": median(ascent),
+            "median L-sample": median_finite(sample),
+            "median sigma_max at x": median_finite(e.pool(lambda la: la.op["da"])),
+            "median L-ascent": median_finite(ascent),
         },
     )
 
@@ -61,33 +54,33 @@ def lemma_2_excess(e: Evidence) -> tuple[Array, Any]:
     assert e.base is not None
     op, base = e.pool(lambda la: la.op["da"]), e.pool(lambda la: la.op["base"])
     excess = np.log(op / base) - np.log(_frobenius(e, "da") / _frobenius(e, "base"))
-    return excess, np.abs(excess) > 2 * e.pool(lambda la: la.points["clean"].ratio_se) + POWER
+    return excess, decided(excess, e.pool(lambda la: la.points["clean"].ratio_se), slack=POWER)
 
 
-def lemma_2(e: Evidence) -> Row:
+def lemma_2(e: Evidence) -> AuditRow:
     name, statement = "Lemma 2, r -> 0", "L_DA(x) / L_base(x) <= gamma sqrt(1 + lambda^2 rho^2 - 2 lambda rho cos)"
     corrected = (
         "L_DA / L_base = gamma s sqrt(srank(J_base) / srank(J_DA)) exactly: it holds where srank(J_DA) >= srank(J_base)"
     )
     if e.base is None:
-        return Row(name, statement, NEEDS_BASE, corrected, {})
-    excess, decided = lemma_2_excess(e)
+        return AuditRow(name, statement, NEEDS_BASE, corrected, {})
+    excess, clear = lemma_2_excess(e)
     op, base = e.pool(lambda la: la.op["da"]), e.pool(lambda la: la.op["base"])
     gamma_s = e.pool(lambda la: la.points["clean"].gamma * la.aligned().stacked.amplification[:, 0])
     srank_da = e.pool(lambda la: la.points["clean"].da.sum(axis=1) / la.op["da"] ** 2)
     srank_base = e.pool(lambda la: la.points["clean"].ref.sum(axis=1) / la.op["base"] ** 2)
     exact = np.abs(gamma_s * np.sqrt(srank_base / srank_da) * base / op - 1)
-    return Row(
+    return AuditRow(
         name,
         statement,
-        holds(excess <= 0, decided, empty="no difference beyond the error of the probes"),
+        holds(excess <= 0, clear, empty="no difference beyond the error of the probes"),
         corrected,
         {
-            "undecided (within the probes' error)": share(~decided),
-            "L_DA / L_base over gamma s, median": median(np.exp(excess)),
-            "residual of the srank form": worst(exact),
-            "median srank of J_DA": median(srank_da),
-            "median srank of J_base": median(srank_base),
+            "undecided (within the probes' error)": share(~clear),
+            "L_DA / L_base over gamma s, median": median_finite(np.exp(excess)),
+            "residual of the srank form": largest_finite(exact),
+            "median srank of J_DA": median_finite(srank_da),
+            "median srank of J_base": median_finite(srank_base),
             "always true, L_DA / L_base <= gamma s sqrt(srank(J_base)), but for the probes' error": share(
                 op / base
                 <= gamma_s * np.sqrt(srank_base) * np.exp(POWER + 3 * e.pool(lambda la: la.points["clean"].da_se))
@@ -96,80 +89,82 @@ def lemma_2(e: Evidence) -> Row:
     )
 
 
-def lemma_2_ball(e: Evidence) -> Row:
+def lemma_2_ball(e: Evidence) -> AuditRow:
     name, statement = f"Lemma 2, r = {e.eps * 255:.3g}/255", "the same with L as the supremum over the ball"
     corrected = "gamma, rho and cos at x do not know the ball; both suprema are searched, so both are lower bounds"
     if e.base is None:
-        return Row(name, statement, NEEDS_BASE, corrected, {})
+        return AuditRow(name, statement, NEEDS_BASE, corrected, {})
     ratio, se = e.pool(lambda la: la.points["clean"].ratio), e.pool(lambda la: la.points["clean"].ratio_se)
     excess = np.log(e.pool(lambda la: la.ascent["da"] / la.ascent["base"]) / ratio)
-    decided = np.abs(excess) > 2 * se
-    return Row(
+    clear = decided(excess, se)
+    return AuditRow(
         name,
         statement,
-        holds(excess <= 0, decided, empty="no difference beyond the error of the probes"),
+        holds(excess <= 0, clear, empty="no difference beyond the error of the probes"),
         corrected,
         {
-            "undecided (within the probes' error)": share(~decided),
-            "median of L_DA / L_base": median(e.pool(lambda la: la.ascent["da"] / la.ascent["base"])),
-            "median of gamma s": median(ratio),
+            "undecided (within the probes' error)": share(~clear),
+            "median of L_DA / L_base": median_finite(e.pool(lambda la: la.ascent["da"] / la.ascent["base"])),
+            "median of gamma s": median_finite(ratio),
         },
     )
 
 
-def lemma_2_proof(e: Evidence) -> Row:
+def lemma_2_proof(e: Evidence) -> AuditRow:
     frobenius = _frobenius(e, "da")
     se = e.pool(lambda la: la.points["clean"].da_se)
     ascent, op = e.pool(lambda la: la.ascent["da"]), e.pool(lambda la: la.op["da"])
+    over = ascent / frobenius
     first, second = (e.pool(lambda la, k=k: la.op[k]) for k in ("first", "second"))  # type: ignore[misc]
     second = second * np.array([abs(layer.lam) for layer in e.layers])
     slack = 1 + 2 * POWER
     bounded = (op <= (first + second) * slack) & (np.abs(first - second) <= (op + 2 * POWER * (first + second)))
-    return Row(
+    return AuditRow(
         "Lemma 2, its proof",
         "L_f(x) <= ||grad f(x)|| where f is differentiable (A.5)",
         holds(ascent <= frobenius * np.exp(2 * np.nan_to_num(se))),
         "reversed: L_f(x) >= ||J(x)||_op; an upper bound needs the largest ||J|| on the whole segment",
         {
-            "L-ascent over ||J(x)||_F, median and largest": f"{median(ascent / frobenius):.3g}, {worst(ascent / frobenius):.3g}",
-            "L-ascent over ||J(x)||_op, median": median(ascent / op),
+            "L-ascent over ||J(x)||_F, median and largest": f"{median_finite(over):.3g}, {largest_finite(over):.3g}",
+            "L-ascent over ||J(x)||_op, median": median_finite(ascent / op),
             "always true, |L1 - |lambda| L2| <= L_DA <= L1 + |lambda| L2": share(bounded),
         },
     )
 
 
 # ------------------------------------------------------------------------------------------------- depth
-def _alpha(noise: Noise) -> Array:
+def _alpha(noise: NoiseEvidence) -> Array:
     """(n,): alpha_tri of all heads together, mean over the draws"""
-    found: Array = noise.stacked.alpha_tri[..., 0].mean(axis=1)
-    return found
+    alpha: Array = noise.stacked.alpha_tri[..., 0].mean(axis=1)
+    return alpha
 
 
 def _geometric(e: Evidence) -> Array:
     """(n,): over the layers"""
-    found: Array = np.exp(np.log(e.pool(lambda la: _alpha(la.noise))).mean(axis=1))
-    return found
+    alpha: Array = np.exp(np.log(e.pool(lambda la: _alpha(la.noise))).mean(axis=1))
+    return alpha
 
 
-def equation_5(e: Evidence) -> Row:
+def equation_5(e: Evidence) -> AuditRow:
     kappa = e.pool(lambda la: la.noise.stacked.kappa[..., 0].mean(axis=1))
-    low = e.pool(lambda la: _alpha(la.noise)) < np.sqrt(1 + kappa**2) / (1 + kappa)
-    return Row(
+    without_angle = orthogonal_amplification(kappa) / (1 + kappa)
+    low = e.pool(lambda la: _alpha(la.noise)) < without_angle
+    return AuditRow(
         "Equation 5",
         "||change of layer d|| <= alpha L_DA ||change of layer d-1|| with alpha in (0,1] from noise cancellation",
         postulated("alpha_tri", _geometric(e)),
         "alpha is slack by definition, for softmax attention too. Orthogonal branches already have "
         "sqrt(1+kappa^2)/(1+kappa): only less is cancellation",
         {
-            "orthogonal branches would have (median)": median(np.sqrt(1 + kappa**2) / (1 + kappa)),
+            "orthogonal branches would have (median)": median_finite(without_angle),
             "below that": share(low),
-            "realised gain of all layers, median": median(e.da.gain),
-            "the same relative to ||h|| and ||x||": median(e.da.relative_gain),
+            "realised gain of all layers, median": median_finite(e.da.gain),
+            "the same relative to ||h|| and ||x||": median_finite(e.da.relative_gain),
         },
     )
 
 
-def theorem_4(e: Evidence) -> Row:
+def theorem_4(e: Evidence) -> AuditRow:
     name, statement = (
         "Theorem 4",
         "Perturbations grow as L_base^D in standard attention (alpha = 1) and as (alpha L_DA)^D, alpha < 1, in DA",
@@ -180,13 +175,13 @@ def theorem_4(e: Evidence) -> Row:
     )
     pseudo = [layer.pseudo for layer in e.layers if layer.pseudo is not None]
     if e.base is None or not pseudo:
-        reason = NEEDS_BASE if e.base is None else "not evaluated: the baseline has one head, so no pairs"
-        return Row(name, statement, reason, corrected, {})
+        reason = NEEDS_BASE if e.base is None else not_evaluated("the baseline has one head, so no pairs")
+        return AuditRow(name, statement, reason, corrected, {})
     theirs = np.exp(np.mean([np.log(_alpha(p)) for p in pseudo], axis=0))
-    found = mean_interval(theirs)
-    mid, (low, high) = found["value"], found["interval"] or [found["value"]] * 2
+    mean = mean_interval(theirs)
+    mid, (low, high) = mean["value"], mean["interval"] or [mean["value"]] * 2
     ours = _geometric(e)
-    return Row(
+    return AuditRow(
         name,
         statement,
         postulated("alpha_tri", ours),
@@ -194,8 +189,8 @@ def theorem_4(e: Evidence) -> Row:
         {
             "alpha_tri of the baseline's pairs": f"{mid:.3f} [{low:.3f}, {high:.3f}]",
             "alpha_tri lower in the run than in the baseline": share(ours < theirs),
-            "realised gain, run and baseline (medians)": f"{median(e.da.gain):.3g}, {median(e.base.gain):.3g}",
-            "relative to ||h|| and ||x||": f"{median(e.da.relative_gain):.3g}, {median(e.base.relative_gain):.3g}",
+            "realised gain, run and baseline (medians)": f"{median_finite(e.da.gain):.3g}, {median_finite(e.base.gain):.3g}",
+            "relative to ||h|| and ||x||": f"{median_finite(e.da.relative_gain):.3g}, {median_finite(e.base.relative_gain):.3g}",
             "the run's gain is smaller": share(e.da.gain < e.base.gain),
         },
     )
@@ -204,13 +199,12 @@ def theorem_4(e: Evidence) -> Row:
 ENOUGH = 6  # images below which a rank correlation that is not seen says nothing
 
 
-def independence(e: Evidence) -> Row:
+def independence(e: Evidence) -> AuditRow:
     """One test for every layer and head, over images and draws; Holm's correction over all of them."""
     tests, residuals, fewest = [], [], len(e.da.margin)
     for layer in e.layers:
         alpha, cos, kappa = layer.noise.alpha_tri, layer.noise.cos, layer.noise.kappa
-        sign = 1.0 if layer.lam >= 0 else -1.0
-        s = np.sqrt(np.maximum(1 + kappa**2 - 2 * sign * kappa * cos, 0))
+        s = amplification(kappa if layer.lam >= 0 else -kappa, cos)
         residuals.append(np.abs(alpha - s / (1 + kappa)).reshape(len(alpha), -1))
         for h in range(alpha.shape[-1]):
             a, c = alpha[..., h].mean(axis=1), cos[..., h].mean(axis=1)
@@ -219,8 +213,8 @@ def independence(e: Evidence) -> Row:
             flat = len(a) < ENOUGH or np.ptp(a) <= 1e-6 or np.ptp(c) <= 1e-6  # a constant depends on nothing
             tests.append((0.0, 1.0) if flat else tuple(map(float, spearmanr(a, c))))
     adjusted = np.array(holm([p for _, p in tests]))
-    few = f"not evaluated: needs at least {ENOUGH} images, there are {fewest}"
-    return Row(
+    few = not_evaluated(f"needs at least {ENOUGH} images, there are {fewest}")
+    return AuditRow(
         "cancellation and alignment",
         "Noise cancellation is independent of gradient alignment",
         holds(adjusted >= 0.05) if fewest >= ENOUGH else few,
@@ -229,13 +223,13 @@ def independence(e: Evidence) -> Row:
         {
             "Spearman of alpha_tri and cos, by head": ", ".join(f"{r:.2f}" for r, _ in tests),
             "largest p (Holm)": float(adjusted.max()),
-            "residual of the identity": worst(np.concatenate(residuals, axis=1)),
+            "residual of the identity": largest_finite(np.concatenate(residuals, axis=1)),
             "heads": len(tests),
         },
     )
 
 
-def corollary_1(e: Evidence) -> Row:
+def corollary_1(e: Evidence) -> AuditRow:
     name, statement = (
         "Corollary 1",
         "If L_DA > L_base and alpha < 1 there is a depth D* with (alpha L_DA)^D* = L_base^D*",
@@ -245,12 +239,12 @@ def corollary_1(e: Evidence) -> Row:
         "D layers: D* = ln(1/alpha) / ln(L_base / (alpha L_DA)), if alpha L_DA < L_base"
     )
     if e.base is None:
-        return Row(name, statement, NEEDS_BASE, corrected, {})
+        return AuditRow(name, statement, NEEDS_BASE, corrected, {})
     alpha = _geometric(e)
     l_da, l_base = e.da.block, e.base.block
     premise = (l_da > l_base) & (alpha < 1)
     depth = crossover(alpha, l_da, l_base)
-    return Row(
+    return AuditRow(
         name,
         statement,
         holds(
@@ -260,9 +254,9 @@ def corollary_1(e: Evidence) -> Row:
         {
             "L_DA > L_base and alpha < 1": share(premise),
             "repaired D* exists": share(np.isfinite(depth), premise),
-            "median repaired D*": median(depth[premise]),
+            "median repaired D*": median_finite(depth[premise]),
             "medians of alpha, L_DA, L_base (sigma_max of a block, geometric mean over the depth)": (
-                f"{median(alpha):.3g}, {median(l_da):.3g}, {median(l_base):.3g}"
+                f"{median_finite(alpha):.3g}, {median_finite(l_da):.3g}, {median_finite(l_base):.3g}"
             ),
         },
     )

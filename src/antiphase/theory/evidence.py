@@ -1,6 +1,6 @@
-"""What the audit of the theory looks at: numbers per image, layer and head, nothing concluded yet.
+"""What the audit of the theory rests on: numbers per image, layer and head, nothing concluded yet.
 
-Every verdict of `measures/theory.py` is a function of these, so a stored audit can be judged again without a model.
+Every verdict of `theory/table.py` is a function of these, so a stored audit can be judged again without a model.
 n images, h heads (hr of the reference), M draws of noise. NaN stands where there is nothing to measure, null in JSON.
 """
 
@@ -16,14 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphase.measures.branch_pairs import Alignment
-from antiphase.measures.cancellation import alpha_tri
-
-Array = np.ndarray[Any, np.dtype[np.float64]]
+from antiphase.measures.branch_pairs import Alignment, alpha_tri, cosine
+from antiphase.measures.stats import Array
 
 
 @dataclass(frozen=True)
-class Point:
+class PointEvidence:
     """One layer at one point near each image: squared Frobenius norms of Jacobians with respect to the pixels."""
 
     n1: Array  # (n, h) ||J1||^2
@@ -39,18 +37,18 @@ class Point:
     @property
     def ratio(self) -> Array:
         """(n,): ||J_DA|| / ||J_ref||, heads stacked"""
-        found: Array = np.sqrt(self.da.sum(axis=1) / self.ref.sum(axis=1))
-        return found
+        ratio: Array = np.sqrt(self.da.sum(axis=1) / self.ref.sum(axis=1))
+        return ratio
 
     @property
     def gamma(self) -> Array:
         """(n,): ||J1|| / ||J_ref||, heads stacked"""
-        found: Array = np.sqrt(self.n1.sum(axis=1) / self.ref.sum(axis=1))
-        return found
+        gamma: Array = np.sqrt(self.n1.sum(axis=1) / self.ref.sum(axis=1))
+        return gamma
 
 
 @dataclass(frozen=True)
-class Noise:
+class NoiseEvidence:
     """Changes of two maps under the same uniform noise, for each draw."""
 
     lam: float
@@ -60,17 +58,19 @@ class Noise:
     da: Array  # (n, M, h) ||dA_DA||^2
 
     @property
-    def stacked(self) -> Noise:
-        return Noise(self.lam, *(a.sum(axis=-1, keepdims=True) for a in (self.n1, self.n2, self.ip, self.da)))
+    def stacked(self) -> NoiseEvidence:
+        """All heads of the layer as one map: (n, M, 1)"""
+        return NoiseEvidence(self.lam, *(a.sum(axis=-1, keepdims=True) for a in (self.n1, self.n2, self.ip, self.da)))
 
     @property
     def alpha_tri(self) -> Array:
-        """(n, M, h): ||dA_DA|| / (||dA1|| + |lambda| ||dA2||), between 0 (all is cancelled) and 1   (M2.4)"""
+        """(n, M, h): ||dA_DA|| / (||dA1|| + |lambda| ||dA2||), between 0 (all is cancelled) and 1   (docs/method.md 2.4)"""
         return alpha_tri(self.da, self.n1, self.n2, self.lam)
 
     @property
     def cos(self) -> Array:
-        return self.ip / np.sqrt(self.n1 * self.n2)
+        """(n, M, h): of the changes of the two maps"""
+        return cosine(self.n1, self.n2, self.ip)
 
     @property
     def kappa(self) -> Array:
@@ -79,17 +79,17 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerEvidence:
     """A layer with two branches, and the layer of the baseline at the same depth."""
 
     name: str
     lam: float
-    points: dict[str, Point]  # clean, random, pgd, found
+    points: dict[str, PointEvidence]  # clean, random, pgd, found (where the sensitivity was driven up)
     op: dict[str, Array]  # (n,) sigma_max of the Jacobian of: da, first, second, base
     sample: dict[str, Array]  # (n,) L-sample of: da, base
     ascent: dict[str, Array]  # (n,) L-ascent
-    noise: Noise
-    pseudo: Noise | None  # heads 2i and 2i+1 of the baseline in place of two branches
+    noise: NoiseEvidence
+    pseudo: NoiseEvidence | None  # heads 2i and 2i+1 of the baseline in place of two branches
     loss_cos: Array  # (n, h) of the loss's gradients with respect to A1 and A2
     row_sum: Array  # (n,) how far a row of A1, A2 is from 1 and of A_DA from 1 - lambda, the worst row
     row_sum_moves: Array  # (n,) ||J|| of the row sums over ||J|| of the map, in one random direction
@@ -97,30 +97,32 @@ class Layer:
     projected: Array  # (n,) size of what is projected: norm and gain times the mixed values
 
     def aligned(self, point: str = "clean") -> Alignment:
+        """The two branches at one of the points."""
         p = self.points[point]
         return Alignment(self.name, self.lam, p.n1[..., None], p.n2[..., None], p.ip[..., None])
 
 
 @dataclass(frozen=True)
-class Side:
+class ModelEvidence:
     """A whole network on the images."""
 
-    margin: Array  # (n,) logit of the true class over the best other; negative where it is wrong
+    margin: Array  # (n,) logit of the true class over the best other; negative where the image is classified wrongly
     power: Array  # (n,) sigma_max of the logits' Jacobian at the image
     sampled: Array  # (n,) largest ||F(x+xi)-F(x)||_2 / ||xi||_2 over random draws
-    first_l2: Array  # (n,) first-order distance to the nearest boundary, l2; NaN where the image is wrong
+    first_l2: Array  # (n,) first-order distance to the nearest boundary, l2; NaN where the image is classified wrongly
     first_linf: Array  # (n,)
     per_logit: Array  # (n,) min over i of (F_y - F_i) / (L_y + L_i) with the gradients at the image
-    broken_l2: Array  # (n,) smallest distance at which an attack succeeded; NaN where none did or the image is wrong
+    broken_l2: Array  # (n,) smallest distance at which an attack succeeded; NaN where none did or it is wrong anyway
     broken_linf: Array  # (n,)
     block: Array  # (n,) sigma_max of a block with respect to its own input, geometric mean over the blocks
     gain: Array  # (n,) root mean square over noise of ||change of the last block|| / ||xi||: the product of realised gains
     relative_gain: Array  # (n,) the same, both sides relative to what they change
 
     @property
-    def right(self) -> NDArray[np.bool_]:
-        right: NDArray[np.bool_] = self.margin > 0
-        return right
+    def correct(self) -> NDArray[np.bool_]:
+        """(n,): classified correctly"""
+        correct: NDArray[np.bool_] = self.margin > 0
+        return correct
 
 
 @dataclass(frozen=True)
@@ -130,11 +132,11 @@ class Evidence:
     depth: int
     eps: float  # radius of the ball, Linf
     tolerance: float  # what rounding may do to an identity, relative
-    layers: list[Layer]
-    da: Side
-    base: Side | None
+    layers: list[LayerEvidence]
+    da: ModelEvidence
+    base: ModelEvidence | None
 
-    def pool(self, what: Callable[[Layer], Array]) -> Array:
+    def pool(self, what: Callable[[LayerEvidence], Array]) -> Array:
         """(n, all layers and heads): (n,) or (n, h) of each layer side by side, so that an image stays one row."""
         return np.concatenate([np.atleast_2d(what(layer).T).T for layer in self.layers], axis=1)
 

@@ -9,21 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from antiphase.theory.evidence import Evidence, Point
-from antiphase.theory.verdicts import NEEDS_BASE, Row, happens, holds, identity, mean, median, share, worst
+from antiphase.measures.branch_pairs import amplification, combined_energy, orthogonal_amplification, separate_energy
+from antiphase.measures.stats import Array, decided, largest_finite, mean_finite, median_finite
+from antiphase.theory.evidence import Evidence, LayerEvidence, PointEvidence
+from antiphase.theory.verdicts import NEEDS_BASE, AuditRow, happens, holds, identity, share
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
 EDGE = 1e-6  # a ratio this near to 1 is neither above nor below it
 
 
-def amplification(kappa: Any, cos: Any) -> Any:
-    """s: ||J1 - lambda J2|| / ||J1||   (Thm 1)"""
-    return np.sqrt(np.maximum(1 + kappa**2 - 2 * kappa * cos, 0))
+def sensitivity_border(kappa: Any, gamma: Any) -> Any:
+    """What 2 kappa cos must be below for ||J_DA|| > ||J_base||: gamma s > 1, solved for the cross term   (Theorem 3)"""
+    return 1 + kappa**2 - gamma**-2.0
 
 
 def threshold(kappa: Any, gamma: Any) -> Any:
-    """The cosine below which Thm 3 puts the amplification, as printed."""
-    return (1 + kappa**2 - gamma**-2.0) / (2 * kappa)
+    """The cosine below which Theorem 3 puts the amplification, as printed."""
+    return sensitivity_border(kappa, gamma) / (2 * kappa)
 
 
 def endpoints(kappa: Any) -> tuple[Any, Any]:
@@ -31,28 +32,28 @@ def endpoints(kappa: Any) -> tuple[Any, Any]:
     return 1 - kappa, 1 + kappa
 
 
-def lemma_1(e: Evidence) -> Row:
+def lemma_1(e: Evidence) -> AuditRow:
     residual = e.pool(lambda la: lemma_1_residual(la.points["clean"], la.lam))
-    return Row(
+    return AuditRow(
         "Lemma 1",
         "||J_DA||^2 = ||J1||^2 + lambda^2 ||J2||^2 - 2 lambda ||J1|| ||J2|| cos",
         identity(residual, e.tolerance),
         "true for the Frobenius norm and in any single direction; false for the operator norm",
-        {"pairs": int(residual.size), "largest residual": worst(residual)},
+        {"pairs": int(residual.size), "largest residual": largest_finite(residual)},
     )
 
 
-def lemma_1_residual(p: Point, lam: float) -> Array:
+def lemma_1_residual(p: PointEvidence, lam: float) -> Array:
     """(n, h): relative to the two energies, so that a nearly complete cancellation is not mistaken for an error"""
-    energies = p.n1 + lam**2 * p.n2
-    residual: Array = np.abs(p.da - (energies - 2 * lam * p.ip)) / np.where(energies > 0, energies, np.nan)
+    energies = separate_energy(p.n1, p.n2, lam)
+    residual: Array = np.abs(p.da - combined_energy(p.n1, p.n2, p.ip, lam)) / np.where(energies > 0, energies, np.nan)
     return residual
 
 
-def cross_term(e: Evidence) -> Row:
+def cross_term(e: Evidence) -> AuditRow:
     ip, lam = e.pool(lambda la: la.points["clean"].ip), e.pool(lambda la: _lam(la.points["clean"], la.lam))
     negative = (ip < 0) & _decided(e)
-    return Row(
+    return AuditRow(
         "cross term",
         "The cross term of eq. 1 is positive whenever cos < 0",
         holds(-2 * lam * ip > 0, negative, empty="no cosine is negative beyond two standard errors"),
@@ -65,22 +66,22 @@ def cross_term(e: Evidence) -> Row:
     )
 
 
-def _lam(p: Point, lam: float) -> Array:
+def _lam(p: PointEvidence, lam: float) -> Array:
     return np.full_like(p.ip, lam)
 
 
 def _decided(e: Evidence) -> Any:
-    cos, se = e.pool(lambda la: la.aligned().cos), e.pool(lambda la: la.points["clean"].cos_se)
-    return np.isfinite(cos) & (np.abs(np.nan_to_num(cos)) > 2 * se)
+    return decided(e.pool(lambda la: la.aligned().cos), e.pool(lambda la: la.points["clean"].cos_se))
 
 
-def negative_alignment(e: Evidence) -> Row:
+def negative_alignment(e: Evidence) -> AuditRow:
     cos, kappa = (e.pool(lambda la, w=w: getattr(la.aligned(), w)) for w in ("cos", "kappa"))  # type: ignore[misc]
     there = np.isfinite(cos)
     s = amplification(kappa, cos)
-    energy, angle = 0.5 * np.log(1 + kappa**2), np.log(s) - 0.5 * np.log(1 + kappa**2)
-    total = mean(np.log(s)[there])
-    return Row(
+    energy = np.log(orthogonal_amplification(kappa))
+    angle = np.log(s) - energy
+    total = mean_finite(np.log(s)[there])
+    return AuditRow(
         "negative alignment",
         "cos < 0 is what causes the amplification: where ||J_DA|| > ||J1||, the cosine is negative",
         holds(cos < 0, there & (s > 1), empty="nothing amplifies"),
@@ -89,23 +90,23 @@ def negative_alignment(e: Evidence) -> Row:
             "P(cos < 0)": share(cos < 0, there),
             "P(cos < kappa/2)": share(cos < kappa / 2, there),
             "P(||J_DA|| > ||J1||)": share(s > 1, there),
-            "mean cos": mean(cos),
-            "mean kappa": mean(kappa),
+            "mean cos": mean_finite(cos),
+            "mean kappa": mean_finite(kappa),
             "mean log s": total,
-            "  of it from the energies, 0.5 log(1 + kappa^2)": mean(energy[there]),
-            "  of it from the angle": mean(angle[there]),
+            "  of it from the energies, 0.5 log(1 + kappa^2)": mean_finite(energy[there]),
+            "  of it from the angle": mean_finite(angle[there]),
         },
     )
 
 
-def theorem_1(e: Evidence) -> Row:
+def theorem_1(e: Evidence) -> AuditRow:
     kappa, cos = (e.pool(lambda la, w=w: getattr(la.aligned(), w)) for w in ("kappa", "cos"))  # type: ignore[misc]
     there = np.isfinite(cos)
     aligned, opposed = endpoints(kappa)
     s = e.pool(lambda la: np.sqrt(la.points["clean"].da / np.maximum(la.points["clean"].n1, 1e-300)))
     slack = 1 + 10 * e.tolerance
     between = (np.abs(1 - np.abs(kappa)) <= s * slack) & (s <= (1 + np.abs(kappa)) * slack)
-    return Row(
+    return AuditRow(
         "Theorem 1",
         "||J_DA|| is (1 - lambda rho)||J1|| at cos = +1 and (1 + lambda rho)||J1|| at cos = -1",
         holds((aligned >= 0) & (opposed >= 0), there, empty="no pair has two live branches"),
@@ -114,54 +115,52 @@ def theorem_1(e: Evidence) -> Row:
             "1 - lambda rho < 0": share(aligned < 0, there),
             "1 + lambda rho < 0": share(opposed < 0, there),
             "||J_DA|| between the corrected endpoints": share(between, there),
-            "largest kappa": worst(kappa),
-            "residual of the identity": worst(e.pool(lambda la: lemma_1_residual(la.points["clean"], la.lam))),
+            "largest kappa": largest_finite(kappa),
+            "residual of the identity": largest_finite(e.pool(lambda la: lemma_1_residual(la.points["clean"], la.lam))),
         },
     )
 
 
-def theorem_2(e: Evidence) -> Row:
+def theorem_2(e: Evidence) -> AuditRow:
     name, statement = "Theorem 2", "||J_DA|| / ||J_base|| = gamma sqrt(1 + lambda^2 rho^2 - 2 lambda rho cos)"
     corrected = (
         "an identity at one point; gamma compares two trained networks, and its size depends on how heads are joined"
     )
     if e.base is None:
-        return Row(name, statement, NEEDS_BASE, corrected, {})
+        return AuditRow(name, statement, NEEDS_BASE, corrected, {})
     ratio, gamma, s = (e.pool(f) for f in (_ratio, _gamma, lambda la: la.aligned().stacked.amplification[:, 0]))
     per_head = ratio * np.array([_per_head(layer.points["clean"]) for layer in e.layers])
-    return Row(
+    return AuditRow(
         name,
         statement,
         identity(np.abs(ratio - gamma * s) / ratio, e.tolerance),
         corrected,
         {
-            "median ratio, layers stacked": median(ratio),
-            "median ratio, per head (RMS)": median(per_head),
+            "median ratio, layers stacked": median_finite(ratio),
+            "median ratio, per head (RMS)": median_finite(per_head),
             "the two disagree on > 1": share((ratio > 1) != (per_head > 1)),
             "ratio > 1, stacked": share(ratio > 1),
             "ratio > 1, per head": share(per_head > 1),
-            "median gamma": median(gamma),
-            "median s": median(s),
+            "median gamma": median_finite(gamma),
+            "median s": median_finite(s),
         },
     )
 
 
-def _ratio(layer: Any) -> Array:
-    found: Array = layer.points["clean"].ratio
-    return found
+def _ratio(layer: LayerEvidence) -> Array:
+    return layer.points["clean"].ratio
 
 
-def _gamma(layer: Any) -> Array:
-    found: Array = layer.points["clean"].gamma
-    return found
+def _gamma(layer: LayerEvidence) -> Array:
+    return layer.points["clean"].gamma
 
 
-def _per_head(p: Point) -> float:
+def _per_head(p: PointEvidence) -> float:
     """From stacked to the root mean square over heads: the run has h of them, the baseline hr."""
     return float((p.ref.shape[1] / p.da.shape[1]) ** 0.5)
 
 
-def theorem_3(e: Evidence) -> Row:
+def theorem_3(e: Evidence) -> AuditRow:
     name, statement = (
         "Theorem 3, pointwise",
         "||J_DA|| / ||J_base|| > 1 if and only if cos < (1 + lambda^2 rho^2 - gamma^-2) / (2 lambda rho)",
@@ -170,8 +169,8 @@ def theorem_3(e: Evidence) -> Row:
         "for lambda rho > 0, at each point; for lambda < 0 it flips: 2 lambda rho cos < 1 + lambda^2 rho^2 - gamma^-2"
     )
     if e.base is None:
-        return Row(name, statement, NEEDS_BASE, corrected, {})
-    above, said, repaired, clear, border = [], [], [], [], []
+        return AuditRow(name, statement, NEEDS_BASE, corrected, {})
+    above, printed, repaired, clear, border = [], [], [], [], []
     for point in e.layers[0].points:
         ratio = e.pool(lambda la, p=point: la.points[p].ratio)  # type: ignore[misc]
         gamma = e.pool(lambda la, p=point: la.points[p].gamma)  # type: ignore[misc]
@@ -179,10 +178,10 @@ def theorem_3(e: Evidence) -> Row:
         kappa, cos = (np.concatenate([getattr(a, w) for a in stacked], axis=1) for w in ("kappa", "cos"))
         above.append(ratio > 1)
         border.append(threshold(np.where(kappa == 0, np.nan, kappa), gamma))
-        said.append(cos < border[-1])
-        repaired.append(2 * kappa * cos < 1 + kappa**2 - gamma**-2.0)
+        printed.append(cos < border[-1])
+        repaired.append(2 * kappa * cos < sensitivity_border(kappa, gamma))
         clear.append((np.abs(np.log(ratio)) > max(EDGE, e.tolerance)) & np.isfinite(cos))
-    a, b, c, d = (np.concatenate(parts, axis=1) for parts in (above, said, repaired, clear))
+    a, b, c, d = (np.concatenate(parts, axis=1) for parts in (above, printed, repaired, clear))
     table = {
         f"ratio {'>' if x else '<='} 1, condition {'met' if y else 'not met'}": int(((a == x) & (b == y) & d).sum())
         for x in (True, False)
@@ -194,23 +193,23 @@ def theorem_3(e: Evidence) -> Row:
         "threshold <= -1: at no angle": share(np.concatenate(border, axis=1) <= -1, d),
         "threshold >= 1: at every angle": share(np.concatenate(border, axis=1) >= 1, d),
     }
-    return Row(name, statement, holds(a == b, d, empty="every ratio is 1"), corrected, figures)
+    return AuditRow(name, statement, holds(a == b, d, empty="every ratio is 1"), corrected, figures)
 
 
-def theorem_3_existence(e: Evidence) -> Row:
+def theorem_3_existence(e: Evidence) -> AuditRow:
     against = "the baseline's map" if e.base is not None else "J1 of the same layer (no --base)"
     ratio = {p: e.pool(lambda la, p=p: la.points[p].ratio) for p in e.layers[0].points}  # type: ignore[misc]
     se = {p: e.pool(lambda la, p=p: la.points[p].ratio_se) for p in e.layers[0].points}  # type: ignore[misc]
-    sure = {p: np.log(ratio[p]) > 2 * se[p] for p in ratio}
+    sure = {p: decided(np.log(ratio[p]), se[p]) & (ratio[p] > 1) for p in ratio}
     heads = np.array([_per_head(layer.points["clean"]) for layer in e.layers])
     moved = {}
     for what in ("cos", "rho"):
-        clean, found = (
-            np.concatenate([getattr(la.aligned(p).stacked, what) for la in e.layers], axis=1)
+        clean, driven = (
+            median_finite(np.concatenate([getattr(la.aligned(p).stacked, what) for la in e.layers], axis=1))
             for p in ("clean", "found")
         )
-        moved[f"{what}, median at x and where it was driven"] = f"{_number(median(clean))} to {_number(median(found))}"
-    return Row(
+        moved[f"{what}, median at x and where it was driven"] = f"{_number(clean)} to {_number(driven)}"
+    return AuditRow(
         "Theorem 3, existence",
         "There exists a perturbation for which the differential map is the more sensitive one",
         happens(sure["clean"] | sure["found"]),
@@ -218,7 +217,7 @@ def theorem_3_existence(e: Evidence) -> Row:
         "where none is found, none is excluded",
         {
             **{f"ratio > 1 at {_at(p)}": share(ratio[p] > 1) for p in ratio},
-            **{f"median ratio at {_at(p)}": median(ratio[p]) for p in ratio},
+            **{f"median ratio at {_at(p)}": median_finite(ratio[p]) for p in ratio},
             "found though not at x": share(sure["found"] & ~sure["clean"]),
             "ratio > 1 at the xi found, per head (RMS)": share(ratio["found"] * heads > 1),
             **moved,
@@ -234,42 +233,45 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def loss_gradients(e: Evidence) -> Row:
+def loss_gradients(e: Evidence) -> AuditRow:
     apart = e.pool(lambda la: np.abs(la.loss_cos + np.sign(la.lam)) if la.lam else np.full_like(la.loss_cos, np.nan))
-    return Row(
+    return AuditRow(
         "Section 4.1, opposite gradients",
         "Training assigns gradients pointing in opposite directions to A1 and A2",
         identity(apart, max(e.tolerance, 1e-6)),
         "dl/dA2 = -lambda dl/dA1 for every model, trained or not, so the cosine is -sign(lambda): a tautology, not evidence",
-        {"pairs": int(np.isfinite(apart).sum()), "largest distance from -sign(lambda)": worst(apart)},
+        {"pairs": int(np.isfinite(apart).sum()), "largest distance from -sign(lambda)": largest_finite(apart)},
     )
 
 
-def row_sums(e: Evidence) -> Row:
+def row_sums(e: Evidence) -> AuditRow:
     off, moves = e.pool(lambda la: la.row_sum), e.pool(lambda la: la.row_sum_moves)
-    return Row(
+    return AuditRow(
         "row sums",
         "(not in the paper) Rows of A1 and A2 sum to 1, those of A_DA to 1 - lambda, at every input",
         identity(np.maximum(off, moves), e.tolerance),
         "so the gradient of any sum over a map is zero: a cosine of such gradients is rounding noise",
-        {"largest error of a row sum": worst(off), "largest ||J of row sums|| / ||J_DA||": worst(moves)},
+        {
+            "largest error of a row sum": largest_finite(off),
+            "largest ||J of row sums|| / ||J_DA||": largest_finite(moves),
+        },
     )
 
 
-def norm_scale(e: Evidence) -> Row:
+def norm_scale(e: Evidence) -> AuditRow:
     change = e.pool(lambda la: la.rescaled)
-    return Row(
+    return AuditRow(
         "scale of A_DA",
         "(not in the paper) What the layer returns does not depend on the scale of A_DA: the norm after it takes it out",
         identity(change, 1e-2),
         "with a norm per head only the relative change of A_DA V propagates; exact but for the norm's eps",
-        {"largest relative change when A_DA is doubled": worst(change)},
+        {"largest relative change when A_DA is doubled": largest_finite(change)},
     )
 
 
-def open_gate(e: Evidence) -> Row:
+def open_gate(e: Evidence) -> AuditRow:
     size = e.pool(lambda la: la.projected)
-    return Row(
+    return AuditRow(
         "lambda_init = 1",
         "(not in the paper) The layer's output depends on its attention",
         holds(size > 0),

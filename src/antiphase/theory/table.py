@@ -34,9 +34,9 @@ from antiphase.theory.gradients import (
     theorem_3_existence,
 )
 from antiphase.theory.radius import appendix_b, fixed_constants, theorem_5
-from antiphase.theory.verdicts import Row
+from antiphase.theory.verdicts import AuditRow
 
-ROWS: tuple[Callable[[Evidence], Row], ...] = (
+ROWS: tuple[Callable[[Evidence], AuditRow], ...] = (
     lemma_1,
     cross_term,
     negative_alignment,
@@ -62,7 +62,7 @@ ROWS: tuple[Callable[[Evidence], Row], ...] = (
 )
 
 
-def audit(evidence: Evidence) -> list[Row]:
+def audit(evidence: Evidence) -> list[AuditRow]:
     """Every row, in the paper's order; those that it leaves out come last."""
     with np.errstate(all="ignore"):  # a dead map gives 0/0: NaN, which every row leaves out
         return [row(evidence) for row in ROWS]

@@ -1,4 +1,8 @@
-"""The forms that a verdict of the audit can take. Each comes from numbers; none is written by hand."""
+"""The forms that a verdict of the audit can take. Each comes from numbers; none is written by hand.
+
+Outcomes: "holds", "violated", "identity holds", "postulated", "not evaluated". The sentence begins with the outcome and is what
+a reader sees and a file keeps.
+"""
 
 from __future__ import annotations
 
@@ -6,66 +10,74 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from antiphase.measures.stats import mean_interval, rate
+from antiphase.measures.stats import Array, Verdict, largest_finite, mean_interval, rate
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
-Flags = NDArray[np.bool_]
 Figures = dict[str, Any]  # a number, a text, or a rate with hits, n and interval
-NEEDS_BASE = "not evaluated: needs --base"
 
 
 @dataclass(frozen=True)
-class Row:
-    """One statement of the paper, or one that it leaves out."""
+class AuditRow:
+    """One statement of the paper, or one that it leaves out, and what the evidence says of it."""
 
     name: str
     statement: str  # as printed
-    verdict: str
+    verdict: Verdict
     corrected: str  # what is true
     figures: Figures
 
+    def plain(self) -> dict[str, Any]:
+        """As JSON keeps it: the verdict is its sentence."""
+        return {**vars(self), "verdict": self.verdict.why}
 
-def identity(residual: Array, tolerance: float) -> str:
+
+def not_evaluated(why: str) -> Verdict:
+    return Verdict(outcome="not evaluated", why=f"not evaluated: {why}")
+
+
+NEEDS_BASE = not_evaluated("needs --base")
+
+
+def identity(residual: Array, tolerance: float) -> Verdict:
     """Of a relative residual; NaN entries have nothing to compare."""
-    there = residual[np.isfinite(residual)]
-    if not len(there):
-        return "not evaluated: nothing to compare"
-    worst = float(there.max())
-    return f"identity holds to {worst:.1e}" if worst <= tolerance else violated(there > tolerance)
+    worst = largest_finite(residual)
+    if worst is None:
+        return not_evaluated("nothing to compare")
+    if worst <= tolerance:
+        return Verdict(outcome="identity holds", why=f"identity holds to {worst:.1e}")
+    return violated(residual > tolerance, np.isfinite(residual))
 
 
-def holds(flags: Any, where: Any = True, *, empty: str = "no case to look at") -> str:
+def holds(flags: Any, where: Any = True, *, empty: str = "no case to look at") -> Verdict:
     """Of a statement about every case: one exception is a violation."""
-    found = rate(flags, where)
-    if found.n == 0:
-        return f"not evaluated: {empty}"
-    if found.hits == found.n:
-        return f"holds on 100 % (n = {found.n})"
-    return violated(~np.asarray(flags, dtype=bool), where)
+    cases = rate(flags, where)
+    if cases.n == 0:
+        return not_evaluated(empty)
+    return happens(flags, where) if cases.hits == cases.n else violated(~np.asarray(flags, dtype=bool), where)
 
 
-def violated(flags: Any, where: Any = True) -> str:
-    found = rate(flags, where)
-    assert found.value is not None
-    return f"violated on {percent(found.value)} % (n = {found.n})"
+def violated(flags: Any, where: Any = True) -> Verdict:
+    """Of a statement about every case: the share on which it fails."""
+    cases = rate(flags, where)
+    assert cases.value is not None
+    return Verdict(outcome="violated", why=f"violated on {percent(cases.value)} % (n = {cases.n})")
 
 
-def happens(flags: Any, where: Any = True) -> str:
+def happens(flags: Any, where: Any = True) -> Verdict:
     """Of a statement that something exists: the share on which it was found."""
-    found = rate(flags, where)
-    assert found.value is not None
-    return f"holds on {percent(found.value)} % (n = {found.n})"
+    cases = rate(flags, where)
+    assert cases.value is not None
+    return Verdict(outcome="holds", why=f"holds on {percent(cases.value)} % (n = {cases.n})")
 
 
-def postulated(what: str, values: Array) -> str:
+def postulated(what: str, values: Array) -> Verdict:
     """Of a number that is assumed: its mean over images with a 95 % interval."""
     if not np.isfinite(values).any():
-        return "not evaluated: the maps do not move at all"
-    found = mean_interval(values)
-    interval = "" if found["interval"] is None else " [{:.3f}, {:.3f}]".format(*found["interval"])
-    return f"postulated; measured {what} {found['value']:.3f}{interval} (n = {found['n']})"
+        return not_evaluated("the maps do not move at all")
+    mean = mean_interval(values)
+    interval = "" if mean["interval"] is None else " [{:.3f}, {:.3f}]".format(*mean["interval"])
+    why = f"postulated; measured {what} {mean['value']:.3f}{interval} (n = {mean['n']})"
+    return Verdict(outcome="postulated", why=why)
 
 
 def percent(value: float) -> str:
@@ -76,23 +88,6 @@ def percent(value: float) -> str:
     return shown.removesuffix(".0")
 
 
-def median(values: Any) -> float | None:
-    values = np.asarray(values, dtype=np.float64)
-    values = values[np.isfinite(values)]
-    return float(np.median(values)) if values.size else None
-
-
-def mean(values: Any) -> float | None:
-    values = np.asarray(values, dtype=np.float64)
-    values = values[np.isfinite(values)]
-    return float(values.mean()) if values.size else None
-
-
-def worst(values: Any) -> float | None:
-    values = np.asarray(values, dtype=np.float64)
-    values = values[np.isfinite(values)]
-    return float(values.max()) if values.size else None
-
-
 def share(flags: Any, where: Any = True) -> dict[str, Any]:
+    """A rate as a figure of a row."""
     return rate(flags, where).plain()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from antiphase.measures.bootstrap import Array, difference
+from antiphase.measures.bootstrap import difference
+from antiphase.measures.stats import Array
 from antiphase.paper.contrasts import ALIKE, ASR, Side, alike, contrast, success
 from antiphase.paper.grid import Setting, asked_of_clips, clip_lines, clip_series, clips_under
 from antiphase.paper.questions import Attack, Cell

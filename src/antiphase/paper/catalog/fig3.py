@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from antiphase.measures.bootstrap import Array, difference
+from antiphase.measures.bootstrap import difference
+from antiphase.measures.stats import Array
 from antiphase.paper.contrasts import ASR, contrast
 from antiphase.paper.grid import VIT_NAMES, AskVit, Setting, accuracies, depth_lines, every, vit_series, vits_under
 from antiphase.paper.study import Prediction, Study

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from antiphase.measures.bootstrap import Array, log_ratio, rank_correlation, ranked_alike
+from antiphase.measures.bootstrap import log_ratio, rank_correlation, ranked_alike
+from antiphase.measures.stats import Array
 from antiphase.paper.catalog.fig3d import lipschitz, sampled
 from antiphase.paper.contrasts import Side, contrast, lambdas, line, log_of
 from antiphase.paper.grid import VIT_NAMES, Setting, twins
@@ -60,8 +61,8 @@ def _ranked(setting: Setting, found: Found) -> Line:
     deep, shown = setting.deepest, {"label": "DiffViT", "reading": "Spearman of lambda and L over layers", "unit": ""}
     cells = twins(setting, deep, lipschitz(setting))["DiffViT"]
     try:
-        sizes = np.array([sampled(setting, deep, k)["DiffViT"].arm(found).here for k in range(deep)])  # (L, S)
-        values = np.array([side.arm(found).here for side in lambdas(cells, deep)])
+        sizes = np.array([sampled(setting, deep, k)["DiffViT"].arm(found).value for k in range(deep)])  # (L, S)
+        values = np.array([side.arm(found).value for side in lambdas(cells, deep)])
     except Missing:
         return Line(**shown, note="not run yet")  # type: ignore[arg-type]
     tests = [ranked_alike(values[:, s], sizes[:, s]) for s in range(sizes.shape[1])]

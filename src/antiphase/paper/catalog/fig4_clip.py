@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from antiphase.measures.bootstrap import Array
+from antiphase.measures.stats import Array
 from antiphase.paper.catalog.fig4 import box_lines
 from antiphase.paper.contrasts import PAIRS, Side, contrast, lambdas, line, mean_of, negative, undecided
 from antiphase.paper.grid import Setting, asked_of_clips

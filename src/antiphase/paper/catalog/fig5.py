@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antiphase.measures.bootstrap import Array
+from antiphase.measures.stats import Array
 from antiphase.paper.contrasts import PAIRS, Side, contrast, line, mean_of, negative, stacked, undecided
 from antiphase.paper.grid import Setting
 from antiphase.paper.questions import Aligned, Cell, Train

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from antiphase.config import Budget
-from antiphase.measures.bootstrap import Array, rank_correlation
+from antiphase.measures.bootstrap import rank_correlation
+from antiphase.measures.stats import Array
 from antiphase.paper.contrasts import Side, contrast, difference_line, lambdas, line, mean_of
 from antiphase.paper.grid import Setting
 from antiphase.paper.questions import Cancelled, Cell

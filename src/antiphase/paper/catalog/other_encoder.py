@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from antiphase.attacks import PGD
 from antiphase.clip_scales import CLIP_SCALES
-from antiphase.measures.bootstrap import Arm, difference, interval
+from antiphase.measures.bootstrap import PerImage, difference, interval
 from antiphase.models.clip_config import VARIANTS, sized
 from antiphase.paper.contrasts import ASR, pair, success
 from antiphase.paper.grid import PAPER_PAIRS, Setting
@@ -48,7 +48,7 @@ def lines(setting: Setting, found: Found) -> list[Line]:
     for place, attack in enumerate(_attacks(setting)):
         for reading in ("accuracy", *ASR) if place == 0 else ASR:
             where = "zero-shot" if reading == "accuracy" else str(attack.within)
-            arms: list[Arm] = []
+            arms: list[PerImage] = []
             for name, kind in KINDS.items():
                 label = f"encoder of torch's layers, {name}, {where}"
                 try:
@@ -64,11 +64,11 @@ def lines(setting: Setting, found: Found) -> list[Line]:
     return table
 
 
-def _arm(found: Found, cells: tuple[Foreign, ...], place: int, reading: str) -> Arm:
+def _arm(found: Found, cells: tuple[Foreign, ...], place: int, reading: str) -> PerImage:
     import numpy as np
 
     tops, bottoms = zip(*(success(reading)(found(cell)["attacks"][place]) for cell in cells))
-    return Arm(np.stack(tops), np.stack(bottoms), repr(cells[0].judged))
+    return PerImage(np.stack(tops), np.stack(bottoms), repr(cells[0].judged))
 
 
 STUDIES = (

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from antiphase.config import Budget
-from antiphase.measures.bootstrap import Array, log_ratio
+from antiphase.measures.bootstrap import log_ratio
+from antiphase.measures.stats import Array
 from antiphase.paper.contrasts import Side, Values, contrast, line, log_of, mean_of, tellers
 from antiphase.paper.grid import VIT_NAMES, Setting, crossover_line, twins
 from antiphase.paper.questions import Audited, Cell, OfImages, Propagated, Train
@@ -116,7 +117,7 @@ def _log_ratio_of(name: str, *, over: str) -> Values:
         top, bottom = (e.da, e.base) if over == "base" else (e.base, e.da)
         with np.errstate(all="ignore"):
             logs = np.log(getattr(top, name)) - np.log(getattr(bottom, name))
-        there = np.isfinite(logs) & e.da.right & e.base.right
+        there = np.isfinite(logs) & e.da.correct & e.base.correct
         return np.where(there, logs, 0.0), there.astype(np.float64)
 
     return values
