@@ -1,4 +1,4 @@
-"""Panels on paper: as SVG for a page, and a whole figure as a file."""
+"""Figures drawn: a panel as SVG for a page, and a whole figure as PNG, PDF and CSV."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from antiphase.report.theme import STYLE, themed
 
 matplotlib.use("Agg")
 
-
 SIZE = (5.0, 3.6)  # inches of one panel: wide enough for a hand-held screen without shrinking its words
+ACROSS = 4  # panels side by side in a file
 FORMS = ("png", "pdf")
 
 
@@ -35,9 +35,9 @@ def svg_of(panel: Panel) -> str:
     return themed(text[text.index("<svg") :])
 
 
-def write_figures(folder: Path, drawn: Mapping[str, Callable[[], Drawing]]) -> None:
+def write_figures(folder: Path, figures: Mapping[str, Callable[[], Drawing]]) -> None:
     """Each as PNG and PDF, under its name."""
-    for name, draw in drawn.items():
+    for name, draw in figures.items():
         with plt.rc_context(STYLE):
             drawing = draw()
             for form in FORMS:
@@ -46,12 +46,13 @@ def write_figures(folder: Path, drawn: Mapping[str, Callable[[], Drawing]]) -> N
 
 
 def write_figure(figure: Figure, folder: Path) -> None:
-    """NAME.png, NAME.pdf with all panels side by side, and NAME.csv with what they show."""
+    """NAME.png and NAME.pdf with all panels, and NAME.csv with what they show."""
     write_figures(folder, {figure.name: partial(_whole, figure)})
     write_data(figure, folder)
 
 
 def write_data(part: Figure | Table, folder: Path) -> None:
+    """NAME.csv, where the part has data."""
     if part.data is None:
         return
     text = io.StringIO()
@@ -67,9 +68,14 @@ def _save(drawing: Drawing, form: str, path: Path) -> None:
 
 
 def _whole(figure: Figure) -> Drawing:
-    n = len(figure.panels)
+    across = min(len(figure.panels), ACROSS)
+    down = -(-len(figure.panels) // across)
     drawing: Drawing
-    drawing, axes = plt.subplots(1, n, figsize=(SIZE[0] * n, SIZE[1]), squeeze=False, layout="constrained")
-    for axis, panel in zip(axes[0], figure.panels):
+    drawing, axes = plt.subplots(
+        down, across, figsize=(SIZE[0] * across, SIZE[1] * down), squeeze=False, layout="constrained"
+    )
+    for axis, panel in zip(axes.flat, figure.panels):
         panel(axis)
+    for axis in axes.flat[len(figure.panels) :]:
+        axis.set_axis_off()
     return drawing
