@@ -125,7 +125,7 @@ def class_token(model: nn.Module, pixels: Tensor) -> Tensor:
     visual = model.visual if isinstance(model, CLIP) else model
     assert isinstance(visual, Normalized)
     vit: Any = visual.model.vit if isinstance(visual.model, VisionTower) else visual.model
-    features: Tensor = vit.forward_head(vit.forward_features((pixels - visual.mean) / visual.std), pre_logits=True)
+    features: Tensor = vit.forward_head(vit.forward_features(visual.normalize(pixels)), pre_logits=True)
     return features
 
 

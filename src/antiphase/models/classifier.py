@@ -20,6 +20,10 @@ class Normalized(nn.Module):
         for name, value in (("mean", mean), ("std", std)):  # constants of the config, so they are not in the state_dict
             self.register_buffer(name, torch.as_tensor(value, dtype=torch.float32).reshape(-1, 1, 1), persistent=False)
 
+    def normalize(self, pixels: Tensor) -> Tensor:
+        """What the model itself is called with: each channel less its mean, divided by its standard deviation."""
+        return (pixels - self.mean) / self.std
+
     def forward(self, pixels: Tensor) -> Tensor:
-        logits: Tensor = self.model((pixels - self.mean) / self.std)
+        logits: Tensor = self.model(self.normalize(pixels))
         return logits

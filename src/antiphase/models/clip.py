@@ -116,7 +116,7 @@ class CLIP(nn.Module):
         """What the vision tower says of each patch, after its last norm and before the projection: (B, N - 1, D)"""
         tower = self.visual.model
         assert isinstance(tower, VisionTower)
-        features: Tensor = tower.vit.forward_features((pixels - self.visual.mean) / self.visual.std)
+        features: Tensor = tower.vit.forward_features(self.visual.normalize(pixels))
         return features[:, 1:]
 
     def forward(self, pixels: Tensor, tokens: Tensor) -> Tensor:

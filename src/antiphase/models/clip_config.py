@@ -5,12 +5,11 @@ No torch here.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from antiphase.config import InputError, check_fields
-from antiphase.models.config import Attention, Differential, Schedule, Softmax, Tower
+from antiphase.models.config import Attention, Differential, Schedule, Softmax, Tower, check_normalisation
 
 TokenizerName = Literal["clip", "bytes"]
 VOCABULARIES: dict[TokenizerName, int] = {"clip": 49408, "bytes": 259}  # bytes: 256 of them, padding, start, end
@@ -64,8 +63,7 @@ class CLIPConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, joint=1)
-        if not all(map(math.isfinite, self.mean)) or not all(0 < s < math.inf for s in self.std):
-            raise InputError(f"mean={self.mean} must be finite and std={self.std} greater than 0")
+        check_normalisation(self.mean, self.std, channels=3)
 
     @property
     def is_differential(self) -> bool:

@@ -139,19 +139,38 @@ class Tower:
         return self.heads // 2 if self.diff_heads is None else self.diff_heads
 
 
+def check_normalisation(
+    mean: float | tuple[float, ...], std: float | tuple[float, ...], channels: int | None = None
+) -> None:
+    """Refuse values that cannot normalise pixels; with `channels`, also another number of values than one or one each."""
+    for name, value in (("mean", mean), ("std", std)):
+        values = value if isinstance(value, tuple) else (value,)
+        if not values or not all(map(math.isfinite, values)):
+            raise InputError(f"{name}={value} must be finite numbers, one for all channels or one for each")
+        if name == "std" and min(values) <= 0:
+            raise InputError(f"std={value} must be greater than 0")
+        if channels is not None and isinstance(value, tuple) and len(values) != channels:
+            raise InputError(
+                f"{name}={value} has {len(values)} values for images of {channels} channels: give one, or one for each"
+            )
+
+
 @dataclass(frozen=True, kw_only=True)
 class ViTConfig(Tower):
     """A vision transformer with a class token. Defaults are the paper scale."""
 
     patch: int = 4  # side of a patch in pixels
-    mean: float = 0.5  # subtracted from the pixels inside the model
-    std: float = 0.5  # then divided by
+    mean: float | tuple[float, ...] = 0.5  # subtracted from the pixels inside the model: for all channels, or one each
+    std: float | tuple[float, ...] = 0.5  # the pixels are then divided by this: for all channels, or one each
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_fields(self, patch=1)
-        if self.std <= 0:
-            raise InputError(f"std={self.std} must be greater than 0")
+        check_normalisation(self.mean, self.std)
+        for name in ("mean", "std"):  # one value in a tuple and the value itself are the same config
+            value = getattr(self, name)
+            if isinstance(value, tuple) and len(value) == 1:
+                object.__setattr__(self, name, value[0])
 
     @property
     def title(self) -> str:

@@ -10,7 +10,7 @@ from torch import nn
 from antiphase.config import InputError
 from antiphase.models.attention import DifferentialAttention
 from antiphase.models.classifier import Normalized
-from antiphase.models.config import Differential, Softmax, Tower, ViTConfig
+from antiphase.models.config import Differential, Softmax, Tower, ViTConfig, check_normalisation
 from antiphase.models.foreign_layers import parts_of
 from antiphase.runtime import seeded
 
@@ -23,6 +23,7 @@ def build(config: ViTConfig, *, shape: tuple[int, int, int], classes: int, seed:
     A differential model is its softmax twin with the attention of some layers replaced: with init="matched" the two
     share every weight they have in common. init="official" then re-initialises each differential block as DiffCLIP does.
     """
+    check_normalisation(config.mean, config.std, channels=shape[0])
     vit = vision_transformer(config, patch=config.patch, shape=shape, classes=classes, seed=seed)
     return Normalized(vit, config.mean, config.std)
 
