@@ -17,6 +17,7 @@ from antiphase.models.vit import build
 from antiphase.scales import SCALES
 from antiphase.training import TrainConfig
 from antiphase.training.loop import Learner
+from antiphase.training.tasks import CrossEntropy, classification_objective
 from benchmarks.timing import Line, Measured, Timed, interleaved, timed
 
 
@@ -36,7 +37,7 @@ def _model(scale: str, attention: Softmax | Differential) -> nn.Module:
 
 def _training_step(model: nn.Module, batch: Batch) -> Timed:
     """One step of the real loop: zero, forward, loss, backward, Adam."""
-    learner = Learner(model.train(), TrainConfig())
+    learner = Learner(model.train(), TrainConfig(), CrossEntropy())
     return timed(lambda: learner.update(batch, lr=5e-4))
 
 
@@ -84,7 +85,8 @@ def step_gemm_fraction(n: int) -> Measured:
 def adversarial_step_cost(n: int) -> Measured:
     """One step of PGD-7 training against eight clean steps."""
     batch, k = _batch(), 7
-    adversarial = Learner(_model("paper", Differential()).train(), TrainConfig(adv_eps=Budget("1/255"), adv_steps=k))
+    config = TrainConfig(adv_eps=Budget("1/255"), adv_steps=k)
+    adversarial = Learner(_model("paper", Differential()).train(), config, classification_objective(config))
     clean = _training_step(_model("paper", Differential()), batch)
     pairs = interleaved(timed(lambda: adversarial.update(batch, lr=5e-4)), clean, n, warm=2)
     return Measured([ours / ((k + 1) * one) for ours, one in pairs])

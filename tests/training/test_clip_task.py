@@ -29,10 +29,10 @@ from antiphase.models.run import Run, read_tensors
 from antiphase.models.tokenizer import encode, tokenize
 from antiphase.training import ContrastiveConfig
 from antiphase.training.augment import resized_crop
-from antiphase.training.clip_task import Contrasting, Contrastive, contrast, train_clip
-from antiphase.training.diagnose import signs, spread
+from antiphase.training.clip_task import ContrastiveObjective, ContrastiveTask, contrastive_loss, train_clip
+from antiphase.training.diagnose import embedding_spread, warning_signs
 from antiphase.training.distributed import World
-from antiphase.training.loop import Diverged, Learner, optimizer_of
+from antiphase.training.loop import Diverged, Learner, make_optimizer
 from tests.conftest import HIGH_WATER
 
 BYTES = TextConfig(width=32, heads=4, depth=1, context=32, vocabulary=259, tokenizer="bytes")
@@ -47,8 +47,8 @@ def pairs(digits):
     return of_classes(digits[0], [texts(name, WORDS) for name in digits[0].class_names])
 
 
-def course(pairs, digits, config=SHORT, model=SMALL) -> Contrasting:
-    return Contrasting(model, config, pairs, digits[1], WORDS)
+def course(pairs, digits, config=SHORT, model=SMALL) -> ContrastiveTask:
+    return ContrastiveTask(model, config, pairs, digits[1], WORDS)
 
 
 # ------------------------------------------------------------------------------------------------- the loss
@@ -72,7 +72,7 @@ def test_the_loss_is_that_of_the_matrix_of_all_pairs_with_every_equal_caption_ri
     image = F.normalize(torch.randn(8, 5, dtype=torch.float64), dim=-1).requires_grad_()
     text = F.normalize(torch.randn(len(kinds), 5, dtype=torch.float64), dim=-1).requires_grad_()
     scale = torch.tensor(7.0, dtype=torch.float64, requires_grad=True)
-    ours, right = contrast(image, text, labels, scale, chunk)
+    ours, right = contrastive_loss(image, text, labels, scale, chunk)
     theirs = by_hand(image, text[labels], scale, captions)
     assert torch.allclose(ours, theirs, atol=1e-12)
     for a, b in zip(*(torch.autograd.grad(loss, (image, text, scale)) for loss in (ours, theirs))):
@@ -85,9 +85,11 @@ def test_the_loss_of_different_captions_is_clips_and_zero_is_its_best():
     image, text = (F.normalize(torch.randn(6, 4, dtype=torch.float64), dim=-1) for _ in range(2))
     logits, own = 10 * image @ text.T, torch.arange(6)
     clip = (F.cross_entropy(logits, own) + F.cross_entropy(logits.T, own)) / 2
-    assert torch.allclose(contrast(image, text, own, torch.tensor(10.0))[0], clip)
+    assert torch.allclose(contrastive_loss(image, text, own, torch.tensor(10.0))[0], clip)
     apart = torch.eye(3, dtype=torch.float64)
-    assert contrast(apart[[0, 1, 2, 0, 1, 2]], apart, torch.tensor([0, 1, 2] * 2), torch.tensor(100.0))[0] < 1e-12
+    assert (
+        contrastive_loss(apart[[0, 1, 2, 0, 1, 2]], apart, torch.tensor([0, 1, 2] * 2), torch.tensor(100.0))[0] < 1e-12
+    )
 
 
 # ------------------------------------------------------------------------------------------------- gradient caching
@@ -97,8 +99,8 @@ def gradients(pairs, digits, micro_batch, dtype=torch.float64, n=40) -> tuple[fl
     whole = course(pairs, digits, ContrastiveConfig(augment="none", micro_batch=micro_batch))
     clip = whole.model().to(dtype)
     batch = whole.batch(np.arange(n), World(), 0, torch.device("cpu"))
-    task = whole.task()
-    loss, _ = task(task.around(clip, World()), batch._replace(pixels=batch.pixels.to(dtype)), epoch=0)
+    task = whole.objective()
+    loss, _ = task(task.module(clip, World()), batch._replace(pixels=batch.pixels.to(dtype)), epoch=0)
     loss.backward()
     return loss.item(), {name: p.grad for name, p in clip.named_parameters()}
 
@@ -141,10 +143,10 @@ class Alive(TorchDispatchMode):
 
 def most_alive(pairs, digits, n: int, micro_batch: int | None) -> int:
     whole = course(pairs, digits, ContrastiveConfig(augment="none", micro_batch=micro_batch))
-    clip, task = whole.model(), whole.task()
+    clip, task = whole.model(), whole.objective()
     batch = whole.batch(np.arange(n), World(), 0, torch.device("cpu"))
     with Alive() as alive:
-        loss, _ = task(task.around(clip, World()), batch, epoch=0)
+        loss, _ = task(task.module(clip, World()), batch, epoch=0)
         loss.backward()
     return alive.most
 
@@ -162,7 +164,7 @@ from antiphase.data import load
 from antiphase.data.pairs import of_classes
 from antiphase.models.clip_config import CLIPConfig, TextConfig, VisionConfig
 from antiphase.training import ContrastiveConfig
-from antiphase.training.clip_task import Contrasting
+from antiphase.training.clip_task import ContrastiveTask
 from antiphase.training.loop import Learner
 from antiphase.training.distributed import World
 train, test = load("digits", "train"), load("digits", "test")
@@ -170,8 +172,8 @@ pairs = of_classes(train, [[name] for name in train.class_names])
 model = CLIPConfig(vision=VisionConfig(image=8, patch=1, width=64, heads=4, depth=4),
                    text=TextConfig(width=32, heads=4, depth=1, context=32, vocabulary=259, tokenizer="bytes"), joint=32)
 n, micro = int(sys.argv[1]), int(sys.argv[2]) or None
-course = Contrasting(model, ContrastiveConfig(augment="none", micro_batch=micro), pairs, test, ("{{}}",))
-learner = Learner(course.model(), course.config, course.task())
+course = ContrastiveTask(model, ContrastiveConfig(augment="none", micro_batch=micro), pairs, test, ("{{}}",))
+learner = Learner(course.model(), course.config, course.objective())
 learner.update(course.batch(np.arange(16), World(), 0, torch.device("cpu")), lr=0.0)
 before = {HIGH_WATER}
 learner.update(course.batch(np.arange(n), World(), 0, torch.device("cpu")), lr=0.0)
@@ -194,7 +196,7 @@ def test_the_peak_memory_of_the_process_is_flat_in_the_batch_size():
 
 def test_weight_decay_spares_vectors_biases_norms_and_the_temperature():
     clip = CLIP(SMALL)
-    decayed, spared = optimizer_of(clip, ContrastiveConfig()).param_groups
+    decayed, spared = make_optimizer(clip, ContrastiveConfig()).param_groups
     names = {id(p): name for name, p in clip.named_parameters()}
     assert (decayed["weight_decay"], spared["weight_decay"], decayed["betas"]) == (0.5, 0.0, (0.9, 0.98))
     named = {names[id(p)] for p in spared["params"]}
@@ -215,7 +217,7 @@ def test_the_rate_rises_in_a_line_and_falls_by_a_cosine():
 def test_the_temperature_stays_within_its_bounds(pairs, digits):
     whole = course(pairs, digits)
     clip = whole.model()
-    learner = Learner(clip, SHORT, Contrastive(max_scale=20.0))
+    learner = Learner(clip, SHORT, ContrastiveObjective(max_scale=20.0))
     for wanted, bound in ((5.0, math.log(20.0)), (-3.0, 0.0)):
         with torch.no_grad():
             clip.logit_scale.fill_(wanted)
@@ -243,7 +245,7 @@ def test_bf16_learns_nearly_the_same(pairs, digits):
     seen = []
     for precision in ("fp32", "bf16"):
         whole = course(pairs, digits, ContrastiveConfig(augment="none", micro_batch=16, precision=precision))
-        learner = Learner(whole.model(), whole.config)
+        learner = Learner(whole.model(), whole.config, whole.objective())
         batch = whole.batch(np.arange(64), World(), 0, torch.device("cpu"))
         seen.append([learner.update(batch, lr=1e-3)[0] for _ in range(5)])
     assert np.allclose(seen[0], seen[1], rtol=0.05)
@@ -393,16 +395,16 @@ def test_the_signs_of_failure_are_named():
     healthy = F.normalize(torch.randn(200, 16), dim=-1)
     point = F.normalize(torch.ones(200, 16) + 0.01 * torch.randn(200, 16), dim=-1)
     line = F.normalize(torch.randn(200, 1) * torch.ones(1, 16), dim=-1)
-    assert spread(healthy)[1] > 12
-    assert signs({"a": 0.8, "b": 0.03, "c": 1.0}, *spread(healthy)) == []
-    assert "mean cosine" in signs({}, *spread(point))[0]
-    assert "dimensions" in signs({}, *spread(line))[0]
-    found = signs({"low": 0.02, "high": 1.01, "lost": float("nan")}, *spread(healthy))
+    assert embedding_spread(healthy)[1] > 12
+    assert warning_signs({"a": 0.8, "b": 0.03, "c": 1.0}, *embedding_spread(healthy)) == []
+    assert "mean cosine" in warning_signs({}, *embedding_spread(point))[0]
+    assert "dimensions" in warning_signs({}, *embedding_spread(line))[0]
+    found = warning_signs({"low": 0.02, "high": 1.01, "lost": float("nan")}, *embedding_spread(healthy))
     assert [sentence.split()[2] for sentence in found] == ["low", "high", "lost"]
 
 
 def test_a_collapse_is_said_and_written_into_the_log(pairs, digits, tmp_path, capsys):
-    class Dull(Contrasting):
+    class Dull(ContrastiveTask):
         def model(self):
             clip = super().model()
             with torch.no_grad():
@@ -410,10 +412,10 @@ def test_a_collapse_is_said_and_written_into_the_log(pairs, digits, tmp_path, ca
                 clip.visual.model.projection[:, 0] = 1e-3
             return clip
 
-    from antiphase.training.loop import follow
+    from antiphase.training.loop import train_task
 
     dull = Dull(SMALL, ContrastiveConfig(epochs=1, batch_size=1437, lr=1e-9, end_lr=0.0), pairs, digits[1], WORDS)
-    run = follow(dull, tmp_path / "run")
+    run = train_task(dull, tmp_path / "run")
     assert any("collapse" in sign for sign in run.log[0]["signs"])
     assert "warning: epoch 1: the embeddings collapse" in capsys.readouterr().err
 
@@ -447,9 +449,9 @@ def test_images_of_another_side_are_refused(pairs, digits):
 
     larger = replace(pairs, source=Resized(pairs.source, 16))
     with pytest.raises(InputError, match="set image=16"):
-        Contrasting(SMALL, SHORT, larger, digits[1], WORDS)
+        ContrastiveTask(SMALL, SHORT, larger, digits[1], WORDS)
     with pytest.raises(InputError, match="need words"):
-        Contrasting(SMALL, SHORT, pairs, digits[1])
+        ContrastiveTask(SMALL, SHORT, pairs, digits[1])
 
 
 @pytest.mark.parametrize(

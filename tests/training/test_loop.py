@@ -21,7 +21,7 @@ from antiphase.training import TrainConfig
 from antiphase.training.augment import crop_flip
 from antiphase.training.distributed import World
 from antiphase.training.loop import Diverged, Learner, train
-from antiphase.training.tasks import Adversarial, Classification
+from antiphase.training.tasks import AdversarialCrossEntropy, CrossEntropy
 
 SMALL = ViTConfig(patch=2, width=32, heads=4, attention=(Differential(),))
 SHORT = TrainConfig(epochs=2)
@@ -265,7 +265,7 @@ def test_the_clean_share_of_a_batch_stays_clean(digits):
             seen.append(x.detach())
             return model(x)
 
-    Adversarial(PGD(within=Linf("16/255"), steps=3), clean_share=0.25)(Spy(), batch, epoch=0)
+    AdversarialCrossEntropy(PGD(within=Linf("16/255"), steps=3), clean_share=0.25)(Spy(), batch, epoch=0)
     moved = (seen[-1] != batch.pixels).flatten(1).any(dim=1)
     assert moved.tolist() == [False] * 2 + [True] * 6
     assert (seen[-1] - batch.pixels).abs().max() <= 16 / 255 + 1e-7
@@ -287,8 +287,8 @@ def test_shares_of_a_batch_add_up_to_its_gradient(digits):
     for world in (World(), World(0, 2), World(1, 2)):
         model = build(SMALL, shape=(1, 8, 8), classes=10).double()
         mine = digits[0].batch(world.share(np.arange(3)))
-        loss, _ = Classification()(model, mine._replace(pixels=mine.pixels.double()), epoch=0)
-        (loss * world.weight(len(mine.labels), len(batch.labels))).backward()
+        loss, _ = CrossEntropy()(model, mine._replace(pixels=mine.pixels.double()), epoch=0)
+        (loss * world.loss_weight(len(mine.labels), len(batch.labels))).backward()
         grads.append(model.model.head.weight.grad)
     assert torch.allclose((grads[1] + grads[2]) / 2, grads[0], atol=1e-12)
 

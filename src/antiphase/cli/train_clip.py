@@ -125,14 +125,14 @@ class PairFlags:
             lent: dict[str, Any] = {"root": self.data_root, "image_size": side, "allow": self.allowed}
             train, test = (load_pairs(self.pairs, split, **lent) for split in ("train", "test"))
             return train.subset(min(self.train_images or len(train), len(train)), seed), test, ()
-        from antiphase.training.clip_task import of_words
+        from antiphase.training.clip_task import pairs_from_prompts
 
         size = side if entry_of(self.pairs).resizable else None
         found: dict[str, Any] = {"root": self.data_root, "image_size": size, "download": self.download}
         images, judged = (load(self.pairs, split, **found) for split in ("train", "test"))
         words = templates(self.prompts)
         images = at_most(images, self.train_images, seed)
-        return of_words(images, words), judged, words
+        return pairs_from_prompts(images, words), judged, words
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,7 +55,7 @@ from antiphase.paper.questions import (
 from antiphase.results import branch_picture, measure
 from antiphase.results.attack import attack_cells
 from antiphase.results.theory import audit_cell
-from antiphase.training.clip_task import of_words, train_clip
+from antiphase.training.clip_task import pairs_from_prompts, train_clip
 from antiphase.training.loop import Interrupted, train
 
 Answer = dict[str, Any]
@@ -179,7 +179,7 @@ def learned_pairs(cell: TrainClip | Foreign, bench: Bench) -> tuple[PairSet, Ima
     size = side if entry_of(cell.pairs).resizable and side != entry_of(cell.pairs).size else None
     words = templates(cell.prompts)
     images = bench.split(cell.pairs, "train", size).at_most(cell.images, seed)
-    return of_words(images, words), bench.split(cell.pairs, "test", size), words
+    return pairs_from_prompts(images, words), bench.split(cell.pairs, "test", size), words
 
 
 def _given(cell: Given, bench: Bench) -> Answer:

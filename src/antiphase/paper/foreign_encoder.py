@@ -25,8 +25,8 @@ from antiphase.models.run import load_weights, read_tensors
 from antiphase.models.zero_shot import zero_shot
 from antiphase.paper.questions import Foreign
 from antiphase.runtime import seeded
-from antiphase.training.clip_task import Contrasting
-from antiphase.training.loop import follow
+from antiphase.training.clip_task import ContrastiveTask
+from antiphase.training.loop import train_task
 
 
 class Mixed(nn.Module):
@@ -58,7 +58,7 @@ class Mixed(nn.Module):
 
 
 @dataclass(frozen=True)
-class Course(Contrasting):
+class Course(ContrastiveTask):
     """What a CLIP learns, with the other encoder in place of its vision tower."""
 
     differential: bool = False
@@ -86,7 +86,7 @@ def foreign_answer(
 ) -> dict[str, Any]:
     """Trained to the end (or from where it stands), judged by its classes in words, and attacked."""
     course = Course(cell.model, cell.training, train_set, test_set, words, differential=cell.differential)
-    run = follow(course, bench.ledger.run_folder(cell.key), device=bench.device, scale=bench.scale)
+    run = train_task(course, bench.ledger.run_folder(cell.key), device=bench.device, scale=bench.scale)
     clip = course.model()
     load_weights(clip, read_tensors(run.folder, "weights"), str(run.folder))
     assert isinstance(clip, CLIP)

@@ -31,20 +31,21 @@ def crop_flip(pixels: Tensor, ids: NDArray[np.int64], *, seed: int, epoch: int) 
 def resized_crop(
     pixels: Tensor, ids: NDArray[np.int64], *, seed: int, epoch: int, area: tuple[float, float] = (0.5, 1.0)
 ) -> Tensor:
-    """A part of each image, of so much of its area and of sides 3:4 to 4:3, brought to the size of the whole (bilinear)."""
+    """A random rectangle of each image, resized to the whole image's size (bilinear); its area is a share within `area`, its
+    sides are 3:4 to 4:3."""
     draws = runtime.uniform(("resized crop", seed, epoch), ids, (4,))  # (B, 4)
     share = area[0] + (area[1] - area[0]) * draws[:, 0]
     ratio = np.exp(np.log(4 / 3) * (2 * draws[:, 1] - 1))
-    width, height = (np.minimum(np.sqrt(share * r), 1.0) for r in (ratio, 1 / ratio))  # of 1
-    right, down = (1 - width) * (2 * draws[:, 2] - 1), (1 - height) * (2 * draws[:, 3] - 1)  # the middle, in -1 to 1
+    width, height = (np.minimum(np.sqrt(share * r), 1.0) for r in (ratio, 1 / ratio))  # as shares of the image's
+    right, down = (1 - width) * (2 * draws[:, 2] - 1), (1 - height) * (2 * draws[:, 3] - 1)  # its centre, -1 to 1
     zero = np.zeros_like(width)
-    place = np.stack([np.stack([width, zero, right], 1), np.stack([zero, height, down], 1)], 1)  # (B, 2, 3)
-    grid = F.affine_grid(torch.from_numpy(place).to(pixels.dtype), list(pixels.shape), align_corners=False)
+    affine = np.stack([np.stack([width, zero, right], 1), np.stack([zero, height, down], 1)], 1)  # (B, 2, 3)
+    grid = F.affine_grid(torch.from_numpy(affine).to(pixels.dtype), list(pixels.shape), align_corners=False)
     return F.grid_sample(pixels, grid, mode="bilinear", padding_mode="border", align_corners=False)
 
 
-def augmented(pixels: Tensor, ids: NDArray[np.int64], how: str, *, seed: int, epoch: int) -> Tensor:
-    """The images as an epoch sees them: `how` is none, crop-flip or resized-crop."""
-    if how == "none":
+def augment(pixels: Tensor, ids: NDArray[np.int64], kind: str, *, seed: int, epoch: int) -> Tensor:
+    """The images as they are trained on in an epoch: `kind` is none, crop-flip or resized-crop."""
+    if kind == "none":
         return pixels
-    return (crop_flip if how == "crop-flip" else resized_crop)(pixels, ids, seed=seed, epoch=epoch)
+    return (crop_flip if kind == "crop-flip" else resized_crop)(pixels, ids, seed=seed, epoch=epoch)

@@ -16,7 +16,7 @@ class TrainConfig:
     """The paper's recipe by default: Adam 5e-4, batch 128, constant rate, nothing else."""
 
     epochs: int = 100  # passes over the training images
-    batch_size: int = 128  # images a step
+    batch_size: int = 128  # images per step
     lr: float = 5e-4  # learning rate of Adam
     weight_decay: float = 0.0  # of Adam
     schedule: Literal["constant", "cosine"] = "constant"  # cosine falls from lr to 0 over all steps
@@ -45,7 +45,7 @@ class TrainConfig:
             object.__setattr__(self, "adv_eps", Linf(self.adv_eps).eps)  # read, and refused above the pixel range
 
     def lr_at(self, done: float) -> float:
-        """The learning rate when this part of all steps is done."""
+        """The learning rate when this share of all steps is done."""
         return self.lr * (0.5 * (1 + math.cos(math.pi * done)) if self.schedule == "cosine" else 1.0)
 
 
@@ -54,11 +54,11 @@ class ContrastiveConfig:
     """DiffCLIP's recipe by default (docs/method.md 3.3, Z10): AdamW, one epoch of warm-up, cosine to 1e-5, batches of 4096."""
 
     epochs: int = 40  # passes over the training images
-    batch_size: int = 4096  # pairs that are told from each other in a step
+    batch_size: int = 4096  # pairs per step, each contrasted with all others
     micro_batch: int | None = None  # images, and texts, in memory at once (gradient caching); None: the whole batch
     lr: float = 5e-4  # learning rate of AdamW after the warm-up
     end_lr: float = 1e-5  # where the rate begins, and where the cosine ends
-    warmup_epochs: float = 1.0  # in which the rate rises in a line
+    warmup_epochs: float = 1.0  # in which the rate rises linearly
     weight_decay: float = 0.5  # not of vectors, biases and norms
     beta2: float = 0.98  # of AdamW; beta1 is 0.9
     max_scale: float = 100.0  # the learned factor of the cosines stays at or below this
@@ -82,7 +82,7 @@ class ContrastiveConfig:
         return cls(**{**own, **options})
 
     def lr_at(self, done: float) -> float:
-        """The learning rate when this part of all steps is done."""
+        """The learning rate when this share of all steps is done."""
         warm = min(1.0, self.warmup_epochs / self.epochs)
         if done < warm:
             return self.end_lr + (self.lr - self.end_lr) * done / warm

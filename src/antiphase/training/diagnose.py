@@ -1,4 +1,7 @@
-"""Signs that a contrastive training goes wrong (docs/method.md 3.3, M1): lambda near 0 or above 1, embeddings that collapse."""
+"""What is wrong with a training: warning signs after an epoch, and what is no longer a number once the loss is not.
+
+docs/method.md 3.3 (M1) says what a healthy contrastive training looks like. n images, E width of the joint space
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from torch import Tensor, nn
 from antiphase.models.attention import lambdas
 from antiphase.models.taps import taps
 
-NO_BRANCH = 0.02  # lambda at or below this: the second map has no say
-ONE_POINT = 0.99  # mean cosine of two images above this: the model tells nothing apart
-FEW_DIRECTIONS = 2.0  # effective dimensions below this
+LAMBDA_FLOOR = 0.02  # lambda at or below this: the second map has no influence
+COSINE_CEILING = 0.99  # mean cosine of two images above this: all images have nearly the same embedding
+RANK_FLOOR = 2.0  # effective rank of the embeddings below this
 
 
-def spread(embeddings: Tensor) -> tuple[float, float]:
+def embedding_spread(embeddings: Tensor) -> tuple[float, float]:
     """The mean cosine of two different images, and the effective rank: exp of the entropy of the singular values' shares."""
     n, z = len(embeddings), embeddings.double()  # (n, E), normalised
     cosine = (z.sum(dim=0).square().sum() - n) / max(n * (n - 1), 1)
@@ -25,25 +28,22 @@ def spread(embeddings: Tensor) -> tuple[float, float]:
     return float(cosine), float(torch.special.entr(share).sum().exp())
 
 
-def signs(lambdas: Mapping[str, float], cosine: float, rank: float) -> list[str]:
-    """What is odd, each in one sentence; nothing where nothing is."""
-    found = [
-        f"lambda of {layer} is {value:.3g}: " + ("the second map has no say" if value <= NO_BRANCH else "above 1")
+def warning_signs(lambdas: Mapping[str, float], cosine: float, rank: float) -> list[str]:
+    """One sentence for every sign that a contrastive training fails: lambda near 0 or above 1, embeddings that collapse."""
+    warnings = [
+        f"lambda of {layer} is {value:.3g}: "
+        + ("the second map has no influence" if value <= LAMBDA_FLOOR else "above 1")
         for layer, value in lambdas.items()
-        if not NO_BRANCH < value <= 1
+        if not LAMBDA_FLOOR < value <= 1
     ]
-    if cosine > ONE_POINT:
-        found.append(f"the embeddings collapse: the mean cosine of two images is {cosine:.4f}")
-    if rank < FEW_DIRECTIONS:
-        found.append(f"the embeddings collapse: they fill {rank:.2f} dimensions")
-    return found
+    if cosine > COSINE_CEILING:
+        warnings.append(f"the embeddings collapse: the mean cosine of two images is {cosine:.4f}")
+    if rank < RANK_FLOOR:
+        warnings.append(f"the embeddings collapse: they fill {rank:.2f} dimensions")
+    return warnings
 
 
-# ------------------------------------------------------------------------------------------------- training.blame
-# When training blows up: which layer did it.
-
-
-def not_finite(model: nn.Module) -> str | None:
+def first_non_finite(model: nn.Module) -> str | None:
     """The first lambda or weight that is no longer a number; None if all are."""
     for layer, value in lambdas(model).items():
         if not math.isfinite(value):
@@ -54,10 +54,10 @@ def not_finite(model: nn.Module) -> str | None:
     return None
 
 
-def what_blew_up(model: nn.Module, *inputs: Tensor) -> str:
+def explain_divergence(model: nn.Module, *inputs: Tensor) -> str:
     """The first thing, in the order of the computation, that is no longer a finite number on these inputs."""
-    if blamed := not_finite(model):
-        return blamed
+    if cause := first_non_finite(model):
+        return cause
     with torch.no_grad(), taps(model) as record:
         logits = model(*inputs)
     for layer, maps in record.items():

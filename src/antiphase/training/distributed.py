@@ -24,32 +24,34 @@ class World:
     size: int = 1
 
     @property
-    def leads(self) -> bool:
-        """Exactly one process writes files and talks."""
+    def is_main(self) -> bool:
+        """Exactly one process writes files and prints."""
         return self.rank == 0
 
     def share(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """This process's part of a batch; never empty, so that every process takes part in every step."""
         return rows[self.rank :: self.size] if len(rows) >= self.size else rows
 
-    def weight(self, mine: int, whole: int) -> float:
+    def loss_weight(self, own: int, whole: int) -> float:
         """Scales a mean over this process's share so that the average over processes is the mean over the batch."""
-        return 1.0 if self.size == 1 or whole < self.size else mine * self.size / whole
+        return 1.0 if self.size == 1 or whole < self.size else own * self.size / whole
 
-    def wrap(self, model: nn.Module) -> nn.Module:
+    def average_gradients(self, model: nn.Module) -> nn.Module:
+        """The model, wrapped so that the processes average its gradients where there are several."""
         return DistributedDataParallel(model) if self.size > 1 else model
 
-    def gather(self, mine: Tensor, n: int) -> Tensor:
+    def gather(self, own: Tensor, n: int) -> Tensor:
         """(n, E) rows of the whole batch from every process's share; for a loss that each of them computes in full.
 
-        In the backward pass a process takes its own rows' gradient times the number of processes: `wrap` then averages.
+        In the backward pass a process takes its own rows' gradient times the number of processes, since
+        `average_gradients` divides by it.
         """
         if self.size == 1 or n < self.size:
-            return mine
-        gathered: Tensor = _Gathered.apply(mine, self.rank, self.size, n)
+            return own
+        gathered: Tensor = _GatherRows.apply(own, self.rank, self.size, n)
         return gathered
 
-    def total(self, *values: float) -> list[float]:
+    def sum(self, *values: float) -> list[float]:
         """Sums over all processes, the same in each of them."""
         if self.size == 1:
             return list(values)
@@ -59,19 +61,20 @@ class World:
         dist.all_reduce(summed)
         return [float(v) for v in summed.tolist()]
 
-    def meet(self) -> None:
+    def barrier(self) -> None:
+        """Wait until every process has come here."""
         if self.size > 1:
             dist.barrier()
 
 
-class _Gathered(torch.autograd.Function):
-    """Rows 0, 1, 2, ... of a batch that the processes hold by turns."""
+class _GatherRows(torch.autograd.Function):
+    """Rows 0, 1, 2, ... of a batch, of which process r of n holds rows r, r + n, r + 2n, ..."""
 
     @staticmethod
-    def forward(ctx: Any, mine: Tensor, rank: int, size: int, n: int) -> Tensor:
+    def forward(ctx: Any, own: Tensor, rank: int, size: int, n: int) -> Tensor:
         ctx.place = rank, size
         most = -(-n // size)
-        padded = torch.cat([mine, mine.new_zeros(most - len(mine), *mine.shape[1:])])
+        padded = torch.cat([own, own.new_zeros(most - len(own), *own.shape[1:])])
         parts = [torch.empty_like(padded) for _ in range(size)]
         dist.all_gather(parts, padded.contiguous())
         return torch.stack(parts, dim=1).flatten(0, 1)[:n]
@@ -82,14 +85,14 @@ class _Gathered(torch.autograd.Function):
         return grads[0][rank::size] * size, None, None, None
 
 
-def leads() -> bool:
-    """Whether this is the process that talks, before the processes have met."""
+def is_main_process() -> bool:
+    """Whether this is the process that prints; can be asked before `join_world`."""
     return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager
-def join(device: torch.device) -> Iterator[World]:
-    """The world that `torchrun` made, or a world of one."""
+def join_world(device: torch.device) -> Iterator[World]:
+    """The processes that `torchrun` started, or this one alone."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield World()
         return

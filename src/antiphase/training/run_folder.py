@@ -1,4 +1,4 @@
-"""The folder of a run: whose it is, where it stands, and how it is put back exactly there."""
+"""The folder of a training run: what it writes into run.json, its checkpoints, and how it resumes exactly where it stopped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Progress:
     step: int = 0
     loss_sum: float = 0.0
     correct: int = 0
-    seen: int = 0
+    seen: int = 0  # examples
     seconds: float = 0.0  # spent on this epoch
     complete: bool = False
 
@@ -37,13 +37,14 @@ class Progress:
         self.seen, self.seconds = self.seen + seen, self.seconds + seconds
 
     def begin(self, epoch: int, *, complete: bool) -> None:
+        """A new epoch, with no batch done yet."""
         self.__dict__.update(asdict(Progress(epoch=epoch, complete=complete)))
 
 
-def about(
+def describe(
     model: ViTConfig | CLIPConfig, training: TrainConfig | ContrastiveConfig, data: dict[str, Any], scale: str | None
 ) -> dict[str, Any]:
-    """run.json: all that is needed to say what this run is and to do it again."""
+    """The content of run.json: all that is needed to say what this run is and to do it again."""
     return {
         "format": 1,
         "title": model.title,
@@ -55,8 +56,8 @@ def about(
     }
 
 
-def begin_with(model: nn.Module, config: ViTConfig, folder: Path) -> None:
-    """The weights of another finished run of the same architecture."""
+def load_weights_of(model: nn.Module, config: ViTConfig, folder: Path) -> None:
+    """Give the model the weights of a finished run of the same architecture, for fine-tuning."""
     other = Run(folder)
     if other.config != config:
         raise InputError(
@@ -65,8 +66,8 @@ def begin_with(model: nn.Module, config: ViTConfig, folder: Path) -> None:
     load_weights(model, other.classifier().state_dict(), str(folder))
 
 
-def check_claim(folder: Path, wanted: dict[str, Any]) -> None:
-    """The folder is free, or it already belongs to this very run."""
+def check_folder(folder: Path, description: dict[str, Any]) -> None:
+    """Refuse a folder that is neither empty nor the beginning of this very run."""
     path = folder / "run.json"
     if not path.exists():
         if folder.exists() and any(p for p in folder.iterdir() if not p.name.startswith(".")):
@@ -74,13 +75,13 @@ def check_claim(folder: Path, wanted: dict[str, Any]) -> None:
         return
     before = files.read_json(path)
     for part in ("model", "training", "data"):
-        if before.get(part) != wanted[part]:
-            key, old, new = _first_difference(before.get(part) or {}, wanted[part])
+        if before.get(part) != description[part]:
+            key, old, new = _first_difference(before.get(part) or {}, description[part])
             raise InputError(
                 f"{folder} holds another run ({part}.{key} is {old!r} there, {new!r} here): choose another --out"
             )
-    if before["environment"] != wanted["environment"]:
-        key, old, new = _first_difference(before["environment"], wanted["environment"])
+    if before["environment"] != description["environment"]:
+        key, old, new = _first_difference(before["environment"], description["environment"])
         console.say(f"warning: {folder} was begun with {key} {old}, now {new}: the last bits of the weights may differ")
 
 
@@ -89,21 +90,22 @@ def _first_difference(old: dict[str, Any], new: dict[str, Any]) -> tuple[str, An
     return key, old.get(key), new.get(key)
 
 
-def save(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, at: Progress) -> None:
+def save(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
+    """A checkpoint from which `resume` goes on exactly."""
     groups = {"weights": model.state_dict()}
-    if not at.complete:  # a finished run never needs the optimizer again
-        groups["optimizer"] = {f"{name}/{key}": value for name, key, value in _state(model, optimizer)}
-    save_checkpoint(folder, groups, asdict(at), tag=f"{at.epoch}.{at.step}")
+    if not progress.complete:  # a finished run never needs the optimizer again
+        groups["optimizer"] = {f"{name}/{key}": value for name, key, value in _optimizer_state(model, optimizer)}
+    save_checkpoint(folder, groups, asdict(progress), tag=f"{progress.epoch}.{progress.step}")
 
 
-def _state(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, str, Tensor]]:
+def _optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, str, Tensor]]:
     for name, parameter in model.named_parameters():
         for key, value in optimizer.state[parameter].items():
             yield name, key, value
 
 
 def resume(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
-    """Model and optimizer as the last checkpoint has them; untouched if there is none."""
+    """Set model and optimizer to the last checkpoint and say where it stands; without a checkpoint they stay as they are."""
     stored = read_progress(folder)
     if stored is None:
         return Progress()

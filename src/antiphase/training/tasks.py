@@ -1,4 +1,7 @@
-"""What a training consists of besides the loop: a model, examples by their rows, a task, and how the model is judged."""
+"""What is trained: a task has a model, batches, an objective to minimise, and an evaluation after each epoch.
+
+The loop (training/loop.py) knows tasks only by this. Here is the task of a classifier; a CLIP's is in training/clip_task.py.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,13 @@ from antiphase.models.attention import lambdas
 from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.config import ViTConfig
 from antiphase.models.vit import build
-from antiphase.training.augment import augmented
+from antiphase.training.augment import augment
 from antiphase.training.config import ContrastiveConfig, TrainConfig
 from antiphase.training.distributed import World
-from antiphase.training.run_folder import Progress, begin_with
+from antiphase.training.run_folder import Progress, load_weights_of
 
 
-class Course(Protocol):
+class Task(Protocol):
     """All that the loop does not know. Rows are positions in the training set."""
 
     @property
@@ -41,19 +44,39 @@ class Course(Protocol):
 
     def model(self) -> nn.Module: ...  # as it is before the first step
 
-    def task(self) -> Task: ...
+    def objective(self) -> Objective: ...
 
-    def data(self) -> dict[str, Any]: ...  # for run.json
+    def data(self) -> dict[str, Any]: ...  # what run.json says of the data
 
     def batch(self, rows: NDArray[np.int64], world: World, epoch: int, device: torch.device) -> Any:
-        """This process's share of the examples at these rows, as this epoch sees them; it has `ids` and `inputs`."""
+        """This process's share of the examples at these rows, augmented for this epoch; it has `ids` and `inputs`."""
 
-    def row(self, model: nn.Module, at: Progress) -> dict[str, Any]:
-        """What the log says of an epoch: of the batches as they were learned from, and of the model after it."""
+    def evaluate(self, model: nn.Module, progress: Progress) -> dict[str, Any]:
+        """The log's record of an epoch: means over its batches, and how the model does after it."""
+
+
+class Objective:
+    """The mean loss of a batch, and for each of its examples whether the model was correct before it learned from it."""
+
+    over_whole_batch = False  # True: every process computes the loss of the whole batch; False: of its own share
+
+    def __call__(self, model: nn.Module, batch: Any, *, epoch: int) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+    def module(self, model: nn.Module, world: World) -> nn.Module:
+        """The module that is called for the loss, whose gradients the processes average: the model, or it and more."""
+        del world
+        return model
+
+    def after_step(self, model: nn.Module) -> None:
+        """Put weights that have bounds back into them."""
+
+
+# ------------------------------------------------------------------------------------------------- classification
 
 
 @dataclass(frozen=True)
-class Classifying:
+class ClassificationTask:
     """A classifier learns the labels of images."""
 
     model_config: ViTConfig
@@ -75,11 +98,11 @@ class Classifying:
         shape, classes = self.train_set.shape, self.train_set.classes
         model = build(self.model_config, shape=shape, classes=classes, seed=self.config.seed)
         if self.config.start_from is not None:
-            begin_with(model, self.model_config, Path(self.config.start_from))
+            load_weights_of(model, self.model_config, Path(self.config.start_from))
         return model
 
-    def task(self) -> Task:
-        return task_of(self.config)
+    def objective(self) -> Objective:
+        return classification_objective(self.config)
 
     def data(self) -> dict[str, Any]:
         return {
@@ -93,46 +116,39 @@ class Classifying:
 
     def batch(self, rows: NDArray[np.int64], world: World, epoch: int, device: torch.device) -> Batch:
         batch, config = self.train_set.batch(world.share(rows)), self.config
-        pixels = augmented(batch.pixels, batch.ids, config.augment, seed=config.seed, epoch=epoch)
+        pixels = augment(batch.pixels, batch.ids, config.augment, seed=config.seed, epoch=epoch)
         return Batch(pixels.to(device, non_blocking=True), batch.labels.to(device, non_blocking=True), batch.ids)
 
-    def row(self, model: nn.Module, at: Progress) -> dict[str, Any]:
+    def evaluate(self, model: nn.Module, progress: Progress) -> dict[str, Any]:
         return {
-            "loss": at.loss_sum / at.seen,
-            "train_accuracy": at.correct / at.seen,
+            "loss": progress.loss_sum / progress.seen,
+            "train_accuracy": progress.correct / progress.seen,
             "test_accuracy": accuracy(model, self.test_set, device=next(model.parameters()).device),
             "lambda": lambdas(model),
         }
 
 
 def check_splits(train: str, test: str) -> None:
+    """Refuse to train on anything but a train split, or to evaluate on anything but a test split."""
     if train != "train" or test != "test":
         raise InputError(f"training needs a train and a test split, got {train!r} and {test!r}")
 
 
-# ------------------------------------------------------------------------------------------------- training.tasks
-# What is learned. A task turns a batch into a loss; the loop does not know which task it runs.
-
-
-class Task:
-    """The mean loss of a batch, and whether each of its examples was answered right before it was learned from."""
-
-    of_all = False  # whether the loss is that of the whole batch in every process, or of the process's share
-
-    def __call__(self, model: nn.Module, batch: Any, *, epoch: int) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError
-
-    def around(self, model: nn.Module, world: World) -> nn.Module:
-        """What is called for the loss, and what several processes share the gradients of: the model, or it and more."""
-        del world
-        return model
-
-    def settle(self, model: nn.Module) -> None:
-        """After a step: weights that have bounds are put back into them."""
+def classification_objective(config: TrainConfig) -> Objective:
+    """Cross-entropy, on attacked images where the config has a budget for adversarial training."""
+    if config.adv_eps is None:
+        return CrossEntropy(config.label_smoothing)
+    attack = PGD(
+        within=Linf(config.adv_eps),
+        steps=config.adv_steps,
+        step_size=config.adv_step_size,
+        random_start=config.adv_random_start,
+    )
+    return AdversarialCrossEntropy(attack, config.clean_share, config.label_smoothing, config.seed)
 
 
 @dataclass(frozen=True)
-class Classification(Task):
+class CrossEntropy(Objective):
     """Cross-entropy against the labels."""
 
     label_smoothing: float = 0.0
@@ -145,7 +161,7 @@ class Classification(Task):
 
 
 @dataclass(frozen=True)
-class Adversarial(Task):
+class AdversarialCrossEntropy(Objective):
     """Cross-entropy on images attacked with PGD at every step (Madry); the first `clean_share` of a batch stays clean.
 
     The random start of an image depends on (seed, epoch, its id), so a resumed run repeats it.
@@ -162,21 +178,4 @@ class Adversarial(Task):
         inner = getattr(model, "module", model)  # not the wrapper that averages gradients
         attacked = perturb(inner, x, y, ids, self.attack, (self.seed, "adversarial", epoch)) if len(x) else x
         mixed = batch._replace(pixels=torch.cat([batch.pixels[:clean], attacked]))
-        return Classification(self.label_smoothing)(model, mixed, epoch=epoch)
-
-
-def task_of(config: TrainConfig | ContrastiveConfig) -> Task:
-    """The task that a training config asks for."""
-    if isinstance(config, ContrastiveConfig):
-        from antiphase.training.clip_task import Contrastive
-
-        return Contrastive(config.micro_batch, config.max_scale)
-    if config.adv_eps is None:
-        return Classification(config.label_smoothing)
-    attack = PGD(
-        within=Linf(config.adv_eps),
-        steps=config.adv_steps,
-        step_size=config.adv_step_size,
-        random_start=config.adv_random_start,
-    )
-    return Adversarial(attack, config.clean_share, config.label_smoothing, config.seed)
+        return CrossEntropy(self.label_smoothing)(model, mixed, epoch=epoch)
