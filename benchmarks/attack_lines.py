@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from antiphase.attacks import PGD, Linf, engine
 from antiphase.data import load
-from antiphase.models.fast_path import lean
+from antiphase.models.fast_path import fast_path
 from antiphase.models.run import Run
 from antiphase.runtime import frozen
 from benchmarks.peers import PEERS
@@ -116,7 +116,7 @@ class Products(TorchDispatchMode):
 def pgd_step_gemm_fraction(n: int) -> Measured:
     """(seconds of the bare matrix products of the plain model's step, run on their own) / (seconds of our step).
 
-    Our step does without some of these products (models/lean.py), so that the fraction may exceed 1.
+    Our step does without some of these products (models/fast_path.py), so that the fraction may exceed 1.
     """
     model = Run(PAIR / "DiffViT").classifier()
     x, y, _ = load("cifar10", "test").subset(64).all
@@ -135,7 +135,7 @@ def pgd_step_gemm_fraction(n: int) -> Measured:
         with Products() as plain:
             step()
         notes = {"operations of a forward, plain": operations()}
-        with lean(model):
+        with fast_path(model):
             with Products() as own:
                 step()
             notes["operations of a forward, ours"] = operations()

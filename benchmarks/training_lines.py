@@ -69,7 +69,7 @@ def step_vs_timm(n: int) -> Measured:
 def step_gemm_fraction(n: int) -> Measured:
     """(operations of the plain model's step / our seconds) / (operations of a 2048^3 float32 product / its seconds).
 
-    Our step does without some of these operations (models/lean.py).
+    Our step does without some of these operations (models/fast_path.py).
     """
     side, batch = 2048, _batch()
     model = _model("paper", Differential())

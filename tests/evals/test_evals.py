@@ -17,12 +17,12 @@ from antiphase.data import load
 from antiphase.data.pair_catalog import load_pairs
 from antiphase.data.readers.mmvp import load_mmvp
 from antiphase.evals import features as features_module
-from antiphase.evals.config import GROUPS, EvalConfig, expand, tasks_on
+from antiphase.evals.config import GROUPS, EvalConfig, expand_groups, tasks_on
 from antiphase.evals.evaluate import evaluate
 from antiphase.evals.features import Encoder, class_token
 from antiphase.evals.few_shot import episodes, few_shot_rows
 from antiphase.evals.mmvp import TEMPLATE, statement_rows
-from antiphase.evals.probe import Labelled, grid, held_out, probe_rows
+from antiphase.evals.probe import LabelledFeatures, cost_grid, held_out, probe_rows
 from antiphase.evals.published import VALUES, check_published, published
 from antiphase.evals.retrieval import retrieval_rows
 from antiphase.evals.rows import per_class
@@ -61,7 +61,7 @@ def clusters(n, classes=4, width=4, noise=1.0, seed=0):
     draw = np.random.default_rng(seed)
     centres = np.random.default_rng(99).normal(size=(classes, width))
     labels = draw.integers(0, classes, n)
-    return Labelled((centres[labels] + noise * draw.normal(size=(n, width))).astype(np.float32), labels)
+    return LabelledFeatures((centres[labels] + noise * draw.normal(size=(n, width))).astype(np.float32), labels)
 
 
 def unit(vectors):
@@ -185,9 +185,9 @@ def test_without_a_published_validation_split_a_fifth_of_every_class_is_held_out
 
 
 def test_the_grid_is_clips():
-    assert len(grid(96)) == 96
-    assert (grid(96)[0], grid(96)[-1]) == (1e-6, 1e6)
-    steps = np.diff(np.log10(grid(96)))
+    assert len(cost_grid(96)) == 96
+    assert (cost_grid(96)[0], cost_grid(96)[-1]) == (1e-6, 1e6)
+    steps = np.diff(np.log10(cost_grid(96)))
     assert np.allclose(steps, steps[0])
 
 
@@ -223,11 +223,11 @@ def test_an_interrupted_search_goes_on_where_it_was(tmp_path, monkeypatch):
         probe_rows(train, None, test, config, "images", keep=tmp_path / "kept.json")
     fits[:] = [0] * 10
     assert probe_rows(train, None, test, config, "images", keep=tmp_path / "kept.json") == expected
-    assert fits[10:13] == [*grid(4)[2:], expected[1]["C"]]
+    assert fits[10:13] == [*cost_grid(4)[2:], expected[1]["C"]]
 
 
 def test_a_probe_of_one_class_is_refused():
-    one = Labelled(np.zeros((4, 2), np.float32), np.zeros(4, np.int64))
+    one = LabelledFeatures(np.zeros((4, 2), np.float32), np.zeros(4, np.int64))
     with pytest.raises(InputError, match="training images of two classes at least, and those of things are of one"):
         probe_rows(one, None, one, EvalConfig(), "things")
 
@@ -343,7 +343,7 @@ def test_the_feature_is_what_the_head_and_the_projection_read(clip, pair, digits
 
 def test_features_are_computed_once_for_a_model_and_its_data(digits, pair, tmp_path, monkeypatch):
     monkeypatch.setenv("ANTIPHASE_CACHE", str(tmp_path))
-    monkeypatch.setattr(features_module, "PART", 16)
+    monkeypatch.setattr(features_module, "FILE_ROWS", 16)
     images, calls = digits[1].subset(40), []
     real = features_module.class_token
     monkeypatch.setattr(features_module, "class_token", lambda *a: calls.append(1) or real(*a))
@@ -366,7 +366,7 @@ def test_features_are_computed_once_for_a_model_and_its_data(digits, pair, tmp_p
 
 def test_features_of_a_killed_evaluation_are_not_computed_again(digits, pair, tmp_path, monkeypatch):
     monkeypatch.setenv("ANTIPHASE_CACHE", str(tmp_path))
-    monkeypatch.setattr(features_module, "PART", 16)
+    monkeypatch.setattr(features_module, "FILE_ROWS", 16)
     images, real, calls = digits[1].subset(40), features_module.class_token, []
 
     def dies(model, pixels):
@@ -421,8 +421,8 @@ def test_what_a_set_is_for(tmp_path):
     assert tasks_on("coco", (), text=True) == ("retrieval",)
     assert tasks_on("coco", ("zero-shot",), text=True) == ("zero-shot",)
     assert tasks_on("mmvp", (), text=True) == ("pairs",)
-    assert expand(("ood", "imagenet-a", "cifar10")) == (*GROUPS["ood"], "cifar10")
-    assert expand((str(tmp_path),)) == (str(tmp_path),)
+    assert expand_groups(("ood", "imagenet-a", "cifar10")) == (*GROUPS["ood"], "cifar10")
+    assert expand_groups((str(tmp_path),)) == (str(tmp_path),)
 
 
 def test_a_vit_is_probed_on_digits_and_the_second_time_read(cli, pair):

@@ -22,7 +22,7 @@ from antiphase.models.checkpoint_formats import read_clip, read_state, their_nam
 from antiphase.models.clip import CLIP
 from antiphase.models.clip_config import PRESETS, CLIPConfig, TextConfig, VisionConfig, preset
 from antiphase.models.convert import convert
-from antiphase.models.prompts import templates, texts
+from antiphase.models.prompts import fill_templates, templates
 from antiphase.models.run import Run
 from antiphase.models.taps import taps
 from antiphase.models.tokenizer import tokenize
@@ -276,7 +276,10 @@ def test_prompt_sets_are_the_published_ones(tmp_path):
     assert len(templates("imagenet80")) == 80
     assert templates("imagenet80")[0] == "a bad photo of a {}."
     (tmp_path / "mine.txt").write_text("a {}\n\nthe {} itself\n")
-    assert texts("lawn_mower", templates(str(tmp_path / "mine.txt"))) == ["a lawn mower", "the lawn mower itself"]
+    assert fill_templates("lawn_mower", templates(str(tmp_path / "mine.txt"))) == [
+        "a lawn mower",
+        "the lawn mower itself",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -352,7 +355,7 @@ def test_only_what_looks_at_images_is_tapped():
     assert list(record) == list(lambdas(model))
 
 
-# ------------------------------------------------------------------------------------------------- looking into texts
+# ------------------------------------------------------------------------------------------------- attention inside a CLIP
 
 CAPTIONS = [  # of Flickr8k
     "A child in a pink dress is climbing up a set of stairs in an entry way .",
@@ -512,7 +515,7 @@ def test_a_name_on_the_hub_is_fetched_when_online_and_refused_in_a_sentence_when
 ):
     import huggingface_hub
 
-    monkeypatch.setattr("antiphase.models.convert._offline", lambda: True)
+    monkeypatch.setattr("antiphase.models.convert._is_offline", lambda: True)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
     code, _, err = cli("convert", "somebody/some-clip", tmp_path / "run")
     assert (code, len(err.strip().splitlines())) == (2, 1)

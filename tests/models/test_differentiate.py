@@ -18,7 +18,7 @@ from antiphase.models import foreign_layers
 from antiphase.models.adapters import check, read
 from antiphase.models.attention import DifferentialAttention, lambdas
 from antiphase.models.classifier import Normalized
-from antiphase.models.fast_path import lean
+from antiphase.models.fast_path import fast_path
 from antiphase.models.foreign_layers import DifferentialMultihead
 from antiphase.models.taps import attention_layers, explicit, taps
 from tests.conftest import ROOT
@@ -637,7 +637,7 @@ def test_taps_see_the_new_layers_and_the_old_ones_under_their_masks(name, cases)
 def test_a_swapped_vit_is_run_for_its_class_token_alone_where_that_is_the_same(name, cases):
     case = cases(name)
     model, _ = ap.differentiate(case.model)
-    with torch.no_grad(), lean(model):
+    with torch.no_grad(), fast_path(model):
         assert torch.allclose(model(case.given), ap.differentiate(case.model)[0](case.given), atol=1e-5)
         assert ("forward" in vars(model.blocks[-1])) is (name == "timm")
 

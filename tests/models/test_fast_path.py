@@ -1,4 +1,4 @@
-"""The lean computation of an attack gives the plain one's logits and gradients."""
+"""The fast path gives the logits and gradients of the full computation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from antiphase.models import Differential, Softmax, ViTConfig
-from antiphase.models.fast_path import lean
+from antiphase.models.fast_path import fast_path
 from antiphase.models.vit import build
 
 KINDS = {
@@ -43,7 +43,7 @@ def test_logits_and_gradients_are_the_plain_ones(kind):
     model = a_model(KINDS[kind])
     x = torch.rand(5, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     plain = answer(model, x)
-    with lean(model):
+    with fast_path(model):
         fast = answer(model, x)
     for a, b in zip(plain, fast):
         assert (a - b).abs().max() < 1e-12 * a.abs().max()
@@ -60,7 +60,7 @@ def test_it_saves_most_of_the_products_and_leaves_no_trace():
         return counter.get_total_flops()
 
     before = operations()
-    with lean(model):
+    with fast_path(model):
         assert operations() < 0.6 * before  # one of two blocks costs next to nothing
     assert operations() == before
     assert not any("forward" in vars(m) for m in model.modules())
@@ -70,14 +70,14 @@ def test_it_saves_most_of_the_products_and_leaves_no_trace():
 def test_what_is_watched_runs_in_full(watched):
     model, x, seen = a_model((Softmax(),)), torch.rand(2, 3, 16, 16, dtype=torch.float64), []
     model.get_submodule(watched).register_forward_hook(lambda *given: seen.append(given[-1].shape))
-    with lean(model):
+    with fast_path(model):
         model(x)
     assert seen == [(2, 17, 32)] if "attn" in watched else seen == [(2, 32, 4, 4)]
 
 
 def test_other_image_sizes_get_the_models_own_refusal():
     vit = VisionTransformer(img_size=16, patch_size=4, embed_dim=32, depth=1, num_heads=2, num_classes=3).eval()
-    with lean(vit), pytest.raises(AssertionError, match="height"):
+    with fast_path(vit), pytest.raises(AssertionError, match="height"):
         vit(torch.rand(1, 3, 20, 20))
 
 
@@ -90,7 +90,7 @@ def test_weights_learn_the_same_from_it():
         return {name: p.grad.clone() for name, p in model.train().named_parameters()}
 
     plain = gradients()
-    with lean(model):
+    with fast_path(model):
         fast = gradients()
     for name, grad in plain.items():
         assert (grad - fast[name]).abs().max() < 1e-12 * max(1, grad.abs().max()), name

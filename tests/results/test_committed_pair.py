@@ -10,7 +10,7 @@ from antiphase.attacks import L2, PGD, Linf, Patch, engine, scheduler
 from antiphase.data import load
 from antiphase.measures.jacobians_forward import branch_alignment
 from antiphase.measures.success import accuracy
-from antiphase.models.fast_path import lean
+from antiphase.models.fast_path import fast_path
 from antiphase.models.run import Run
 from antiphase.models.taps import taps
 from tests.conftest import ROOT
@@ -40,7 +40,7 @@ def test_its_accuracy_is_the_logged_one(run, images):
 
 
 def test_accuracy_counts_what_the_model_itself_says(run, images):
-    """It runs lean; no prediction differs from the full computation's."""
+    """It takes the fast path; no prediction differs from the full computation's."""
     classifier, some = run.classifier(), images.subset(1000)
     with torch.no_grad():
         said = torch.cat([classifier(batch.pixels).argmax(dim=1) for batch in some.batches(250)])
@@ -66,7 +66,7 @@ def test_the_contract_holds_on_real_images(run, images, attack):
 def test_lean_models_give_the_same_logits_and_leave_no_trace(run, images):
     model, x = run.classifier(), images.subset(32).all.pixels
     plain = model(x)
-    with lean(model):
+    with fast_path(model):
         assert "forward" in vars(model.model.blocks[-1])
         assert torch.allclose(model(x), plain, atol=2e-5)
     assert not any("forward" in vars(m) for m in model.modules())
@@ -75,7 +75,7 @@ def test_lean_models_give_the_same_logits_and_leave_no_trace(run, images):
 
 def test_a_watched_model_is_run_in_full(run, images):
     model, x = run.classifier(), images.subset(4).all.pixels
-    with taps(model) as record, lean(model):
+    with taps(model) as record, fast_path(model):
         model(x)
     assert len(record) == run.config.depth
 
@@ -84,7 +84,7 @@ def test_running_lean_changes_no_verdict(run, images, monkeypatch):
     x, y, ids = images.subset(128).all
     attack = PGD(within=Linf("1/255"), steps=10)
     a = engine.run(run.classifier(), x, y, attack, ids=ids)
-    monkeypatch.setattr(scheduler, "lean", lambda _: nullcontext())
+    monkeypatch.setattr(scheduler, "fast_path", lambda _: nullcontext())
     b = engine.run(run.classifier(), x, y, attack, ids=ids)
     assert torch.equal(a.success, b.success)
     assert torch.equal(a.adversarial_prediction, b.adversarial_prediction)

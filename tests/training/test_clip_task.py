@@ -24,7 +24,7 @@ from antiphase.data.pairs import of_classes
 from antiphase.measures.retrieval import image_ranks, recall, text_ranks
 from antiphase.models.clip import CLIP
 from antiphase.models.clip_config import VARIANTS, CLIPConfig, TextConfig, VisionConfig
-from antiphase.models.prompts import texts
+from antiphase.models.prompts import fill_templates
 from antiphase.models.run import Run, read_tensors
 from antiphase.models.tokenizer import encode, tokenize
 from antiphase.training import ContrastiveConfig
@@ -44,7 +44,7 @@ SHORT = ContrastiveConfig(epochs=2, batch_size=64, augment="crop-flip", lr=2e-3)
 
 @pytest.fixture(scope="module")
 def pairs(digits):
-    return of_classes(digits[0], [texts(name, WORDS) for name in digits[0].class_names])
+    return of_classes(digits[0], [fill_templates(name, WORDS) for name in digits[0].class_names])
 
 
 def course(pairs, digits, config=SHORT, model=SMALL) -> ContrastiveTask:

@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from antiphase import console
 from antiphase.attacks.config import Attack
-from antiphase.models.fast_path import lean
+from antiphase.models.fast_path import fast_path
 
 Compile = Literal["auto", "never", "always"]
 REPAID = 2e13  # operations of all forwards; docs/log.md, 2026-11-16, has the measurements behind it
@@ -41,7 +41,7 @@ def compiling_pays(classifier: nn.Module, image: Tensor, forwards: int) -> bool:
     pixels = image.shape[-2] * image.shape[-1]
     if image.device.type != "cpu" or 2.0 * weights * pixels * forwards < REPAID:
         return False  # even if every weight met every pixel: no need to count
-    with torch.no_grad(), lean(classifier), FlopCounterMode(display=False) as counter:
+    with torch.no_grad(), fast_path(classifier), FlopCounterMode(display=False) as counter:
         classifier(image)
     return bool(forwards * counter.get_total_flops() > REPAID)
 

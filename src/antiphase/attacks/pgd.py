@@ -18,7 +18,7 @@ from antiphase.attacks.losses import LOSSES
 from antiphase.attacks.patch_placement import patch_masks
 from antiphase.attacks.scheduler import StepResult
 from antiphase.attacks.threat_model import Key
-from antiphase.models.fast_path import lean
+from antiphase.models.fast_path import fast_path
 from antiphase.runtime import frozen
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def ascend(adv: Tensor, grad: Tensor, x: Tensor, attack: PGD) -> Tensor:
 def perturb(classifier: nn.Module, x: Tensor, y: Tensor, ids: NDArray[np.int64], attack: PGD, key: Key) -> Tensor:
     """All steps for all images, fooled or not: the inner attack of adversarial training. (B, C, H, W)"""
     adv = random_start(x, ids, attack, key)
-    with frozen(classifier), lean(classifier):
+    with frozen(classifier), fast_path(classifier):
         for _ in range(attack.steps):
             leaf = adv.detach().requires_grad_()
             (grad,) = torch.autograd.grad(LOSSES[attack.loss](classifier(leaf), y).sum(), leaf)

@@ -23,7 +23,7 @@ from antiphase.attacks.journal import Journal, JournalEntry, pack, unpack
 from antiphase.attacks.quantize import to_eight_bits
 from antiphase.attacks.red_flags import RedFlagCounts
 from antiphase.attacks.threat_model import SLACK
-from antiphase.models.fast_path import lean
+from antiphase.models.fast_path import fast_path
 
 if TYPE_CHECKING:
     from antiphase.attacks.engine import Examples
@@ -126,7 +126,7 @@ class Scheduler:
     def run(self) -> None:
         """Attack until no example waits or is at work."""
         if self.waiting:
-            with lean(self.examples.classifier):
+            with fast_path(self.examples.classifier):
                 slots, state = self._enter(self.width)
                 if self.compiling and len(slots.row) == self.width:
                     pixels = self.algorithm.pixels(state)

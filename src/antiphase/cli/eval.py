@@ -10,7 +10,7 @@ import tyro
 
 from antiphase.config import InputError, check_fields
 from antiphase.data.tolerance import allowed
-from antiphase.evals.config import TASKS, EvalConfig, Task, check_there, expand
+from antiphase.evals.config import TASKS, EvalConfig, Task, check_data_exists, expand_groups
 from antiphase.files import require_run
 from antiphase.models.prompts import check_prompts
 from antiphase.scales import SCALES, ScaleName
@@ -62,7 +62,7 @@ class Command:
         self.wanted()
 
     def names(self) -> tuple[str, ...]:
-        return expand(tuple(word.strip() for word in self.on.split(",")))
+        return expand_groups(tuple(word.strip() for word in self.on.split(",")))
 
     def wanted(self) -> tuple[Task, ...]:
         found: list[Task] = []
@@ -76,7 +76,7 @@ class Command:
 
 def run(command: Command) -> dict[str, Any]:
     folder, names = require_run(command.run), command.names()
-    check_there(names, command.data_root)
+    check_data_exists(names, command.data_root)
     from antiphase.evals.evaluate import evaluate
     from antiphase.models.run import Run
     from antiphase.runtime import pick_device

@@ -12,7 +12,7 @@ import tyro
 from antiphase.config import InputError
 from antiphase.data.catalog import CATALOG, check_name
 from antiphase.data.pair_catalog import PAIR_CATALOG
-from antiphase.evals.config import PAIRS, check_there
+from antiphase.evals.config import PAIRS, check_data_exists
 from antiphase.files import require_folder
 from antiphase.paper.catalog import chosen, studies
 from antiphase.paper.claims import contrasts_of, verdicts
@@ -139,7 +139,7 @@ def _why_not(name: str, root: Path | None) -> str | None:
     if not known and not Path(name).exists():
         return f"there is no folder {name} of shards to train on: give --clip and --diffclip"
     try:
-        check_there((name,), root)
+        check_data_exists((name,), root)
     except InputError as error:
         return str(error)
     return None

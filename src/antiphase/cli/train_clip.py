@@ -16,9 +16,9 @@ from antiphase.data.catalog import check_name, entry_of, load
 from antiphase.data.pair_catalog import is_captioned, load_pairs
 from antiphase.data.tolerance import ALLOWABLE, allowed
 from antiphase.files import require_folder
-from antiphase.models.clip_config import VARIANTS, CLIPConfig, TokenizerName, sized
+from antiphase.models.clip_config import VARIANTS, CLIPConfig, TokenizerName, clip_of_sizes
 from antiphase.models.config import Attention
-from antiphase.models.prompts import SETS, check_prompts, templates
+from antiphase.models.prompts import PROMPT_SETS, check_prompts, templates
 from antiphase.scales import ScaleName
 from antiphase.training.config import ContrastiveConfig
 
@@ -92,7 +92,7 @@ class Shape:
 
     def config(self) -> CLIPConfig:
         ours, theirs = VARIANTS[self.variant]
-        return sized(self, self.attention or (ours,), self.text_attention or (theirs,), self.init)
+        return clip_of_sizes(self, self.attention or (ours,), self.text_attention or (theirs,), self.init)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +180,7 @@ class Command:
 def _named(data: dict[str, Any], path: Path) -> str:
     """The name of the prompts that a run was trained with."""
     own = tuple(data.get("templates", ()))
-    for name, words in SETS.items():
+    for name, words in PROMPT_SETS.items():
         if own == words or (name == "imagenet80" and len(own) == 80) or not own:
             return name
     raise InputError(f"{path} was trained with templates from a file: leave --config out and give them by --prompts")

@@ -1,4 +1,4 @@
-"""What is judged, on what, and by which protocol, as values. No torch."""
+"""The configs of evaluations: which tasks, on which data sets, by which protocol. No torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from antiphase.data.pair_catalog import PAIR_CATALOG, is_captioned
 Task = Literal["zero-shot", "probe", "few-shot", "retrieval", "pairs"]
 TASKS: tuple[Task, ...] = ("zero-shot", "probe", "few-shot", "retrieval", "pairs")
 NEED_TEXT: tuple[Task, ...] = ("zero-shot", "retrieval", "pairs")
-GROUPS = {  # with the mean over the group, where all of it was evaluated
+GROUPS = {  # a group gets the mean over its data sets where all were evaluated
     "downstream": (
         "caltech101",
         "dtd",
@@ -29,7 +29,7 @@ GROUPS = {  # with the mean over the group, where all of it was evaluated
     "captions": ("flickr30k", "flickr8k", "coco"),
     "ood": ("imagenet-v2", "imagenet-a", "imagenet-r", "imagenet-sketch"),
 }
-MEAN_PER_CLASS = ("caltech101", "pets", "flowers", "aircraft")  # whose probes are scored so (El Banani, Kornblith)
+MEAN_PER_CLASS = ("caltech101", "pets", "flowers", "aircraft")  # how their probes are scored (El Banani, Kornblith)
 PAIRS = "mmvp"
 
 
@@ -51,22 +51,22 @@ class EvalConfig:
         check_fields(self, costs=2, iterations=1, ways=2, shots=1, queries=1, episodes=1000, seed=0)
 
 
-def expand(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Every set once, groups written out; what is not known is refused with a suggestion."""
+def expand_groups(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Every data set once, with groups replaced by their members; an unknown name is refused with a suggestion."""
     if not any(names):
         raise InputError("nothing is named to evaluate on: give --on, as in --on cifar10,flickr8k")
-    found = dict.fromkeys(each for name in names for each in GROUPS.get(name, (name,)))
+    expanded = dict.fromkeys(each for name in names for each in GROUPS.get(name, (name,)))
     known = (*CATALOG, *PAIR_CATALOG, PAIRS)
-    for name in found:
+    for name in expanded:
         if name not in known and not Path(name).is_dir() and not is_captioned(name):
             near = difflib.get_close_matches(name, [*known, *GROUPS], n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(dict.fromkeys([*known, *GROUPS]))}"
             raise InputError(f"there is no data set {name!r} to evaluate on: {hint}")
-    return tuple(found)
+    return tuple(expanded)
 
 
-def check_there(names: tuple[str, ...], root: Path | None) -> None:
-    """Every set has its folder, before hours are spent on the first."""
+def check_data_exists(names: tuple[str, ...], root: Path | None) -> None:
+    """Refuse a data set without a folder, before hours are spent on another."""
     for name in names:
         entry = MMVP if name == PAIRS else PAIR_CATALOG.get(name) or entry_of(name)
         if entry.folders:
@@ -74,17 +74,18 @@ def check_there(names: tuple[str, ...], root: Path | None) -> None:
 
 
 def tasks_on(name: str, wanted: tuple[Task, ...], *, text: bool) -> tuple[Task, ...]:
-    """What is asked of a model on this set: of the tasks that the set can serve those wanted, or the usual ones."""
-    can = _served(name)
+    """The tasks evaluated on this data set: those wanted of the ones it can serve, or by default the usual ones."""
+    served = _tasks_served(name)
     if wanted:
-        return tuple(task for task in wanted if task in can)
+        return tuple(task for task in wanted if task in served)
     if name in PAIR_CATALOG:  # COCO serves as a set of classes too, but only if asked
         return ("retrieval",)
-    usual = ("zero-shot",) if name == "imagenet" else can  # a probe on 1.3 million images only if asked
+    usual = ("zero-shot",) if name == "imagenet" else served  # a probe on 1.3 million images only if asked
     return tuple(task for task in usual if text or task not in NEED_TEXT) or usual
 
 
-def _served(name: str) -> tuple[Task, ...]:
+def _tasks_served(name: str) -> tuple[Task, ...]:
+    """All tasks that a data set can be used for."""
     if name == PAIRS:
         return ("pairs",)
     retrieval: tuple[Task, ...] = ("retrieval",) if is_captioned(name) else ()

@@ -1,4 +1,4 @@
-"""A run judged by what its features are good for: every task on every data set is a cell; groups have their mean."""
+"""Evaluate a run: every task on every data set, each computed once and kept with the run, and the means over groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from antiphase.evals.config import GROUPS, MEAN_PER_CLASS, NEED_TEXT, EvalConfig
 from antiphase.evals.features import Encoder
 from antiphase.evals.few_shot import few_shot_rows
 from antiphase.evals.mmvp import TEMPLATE, statement_rows
-from antiphase.evals.probe import Labelled, probe_rows
+from antiphase.evals.probe import LabelledFeatures, probe_rows
 from antiphase.evals.published import Pretraining, check_published, published
 from antiphase.evals.retrieval import retrieval_rows
 from antiphase.evals.rows import Row, mean
@@ -30,8 +30,8 @@ from antiphase.models.tokenizer import too_long
 
 
 @dataclass(frozen=True)
-class Judge:
-    """A run, the protocols, and how much of which data."""
+class Evaluation:
+    """A run, the protocols, and how much of which data: what every evaluator gets."""
 
     run: Run
     config: EvalConfig
@@ -39,9 +39,10 @@ class Judge:
     root: Path | None = None
     images: int | None = None  # of the test split at most; None: all
     train_images: int | None = None  # of the training and of the validation split at most
-    allow: tuple[str, ...] = ()  # what may be left out of captioned images (data/leniency.py)
+    allow: tuple[str, ...] = ()  # what may be left out of captioned images (data/tolerance.py)
 
     def load(self, name: str, split: str) -> ImageSet:
+        """A split of a data set with classes, in the model's image size, at most as many images as wanted."""
         side = looks_at(self.run)[-1] if entry_of(name).resizable else None
         images = load(name, split, root=self.root, image_size=side)
         check_shape(self.run, images)
@@ -49,12 +50,14 @@ class Judge:
         return images.at_most(wanted, self.config.seed)
 
     def load_pairs(self, name: str) -> PairSet:
+        """A data set of captioned images, in the model's image size, at most as many images as wanted."""
         pairs = load_pairs(name, self.config.split, root=self.root, image_size=looks_at(self.run)[-1], allow=self.allow)
         check_shape(self.run, pairs)
         return pairs.subset(min(self.images or len(pairs), len(pairs)), self.config.seed)
 
-    def labelled(self, images: ImageSet) -> Labelled:
-        return Labelled(self.encoder.class_tokens(images).numpy(), images.labels)
+    def features(self, images: ImageSet) -> LabelledFeatures:
+        """The class token of every image, with its label."""
+        return LabelledFeatures(self.encoder.class_tokens(images).numpy(), images.labels)
 
 
 def evaluate(
@@ -74,12 +77,12 @@ def evaluate(
     """The tasks on the named sets; without tasks those that each set usually serves and this model can do."""
     if pretraining is not None:
         check_published(run.config, str(run.folder))
-    judge = Judge(run, config, Encoder(run, device, keep), root, images, train_images, allow)
+    evaluation = Evaluation(run, config, Encoder(run, device, keep), root, images, train_images, allow)
     plan = [(name, task) for name in names for task in _tasks(run, name, tasks)]
     for task in tasks:
         if task not in {planned for _, planned in plan}:
             raise InputError(f"--tasks {task} is for none of {', '.join(names)}: leave it out or name other data")
-    cells = [EVALUATORS[task](judge, name) for name, task in plan]
+    cells = [EVALUATORS[task](evaluation, name) for name, task in plan]
     rows = [{"data": name, **row} for (name, _), cell in zip(plan, cells) for row in cell["rows"]]
     rows += _means(names, rows)
     for row in rows:
@@ -88,6 +91,7 @@ def evaluate(
 
 
 def _tasks(run: Run, name: str, wanted: tuple[Task, ...]) -> tuple[Task, ...]:
+    """The tasks on this data set; refused where the model has no text tower and the task needs one."""
     text = isinstance(run.config, CLIPConfig)
     tasks = tasks_on(name, wanted, text=text)
     refused = [task for task in tasks if task in NEED_TEXT and not text]
@@ -99,8 +103,8 @@ def _tasks(run: Run, name: str, wanted: tuple[Task, ...]) -> tuple[Task, ...]:
 
 
 def _means(names: Sequence[str], rows: list[Cell]) -> list[Cell]:
-    """The mean of every row that all sets of a group have."""
-    found = []
+    """The mean over each group whose data sets were all evaluated, of every row that all of them have."""
+    means = []
     for group, members in GROUPS.items():
         if not set(members) <= set(names):
             continue
@@ -111,46 +115,54 @@ def _means(names: Sequence[str], rows: list[Cell]) -> list[Cell]:
         for name, parts in by_name.items():
             if len(parts) == len(members):
                 of = f"mean of the {len(parts)} sets, each counting the same"
-                found.append({"data": group, **asdict(mean(name, parts, of))})
-    return found
+                means.append({"data": group, **asdict(mean(name, parts, of))})
+    return means
 
 
-def _cell(
-    judge: Judge, task: Task, data: ImageSet | PairSet, settings: Cell, compute: Callable[[Path], Cell], **words: Any
+def _stored(
+    evaluation: Evaluation,
+    task: Task,
+    data: ImageSet | PairSet,
+    settings: Cell,
+    compute: Callable[[Path], Cell],
+    **words: Any,
 ) -> Cell:
-    def answer(folder: Path) -> Cell:
-        found = compute(folder)
-        return {"task": task, "settings": settings, **found, "rows": [asdict(row) for row in found["rows"]]}
+    """The result of one task on one data set, computed unless it is kept with the run; `words` are a CLIP's prompts."""
 
-    question = {"eval": task, **settings, "seed": judge.config.seed}
-    return stored(judge.run, "evals", data, question, answer, words=words)
+    def answer(folder: Path) -> Cell:
+        result = compute(folder)
+        return {"task": task, "settings": settings, **result, "rows": [asdict(row) for row in result["rows"]]}
+
+    question = {"eval": task, **settings, "seed": evaluation.config.seed}
+    return stored(evaluation.run, "evals", data, question, answer, words=words)
 
 
 def _about(data: ImageSet | PairSet) -> str:
+    """The images in words, as in "cifar10 test images"."""
     return f"{data.name} {'' if data.split == 'all' else data.split + ' '}images"
 
 
-def zero_shot_cell(judge: Judge, name: str) -> Cell:
-    images = judge.load(name, "test")
+def _zero_shot(evaluation: Evaluation, name: str) -> Cell:
+    images = evaluation.load(name, "test")
 
     def compute(_: Path) -> Cell:
-        classes = judge.run.class_embeddings(judge.encoder.clip, images)
+        classes = evaluation.run.class_embeddings(evaluation.encoder.clip, images)
         labels = torch.from_numpy(images.labels)
-        return {"rows": zero_shot_rows(judge.encoder.embeddings(images), classes, labels, _about(images))}
+        return {"rows": zero_shot_rows(evaluation.encoder.embeddings(images), classes, labels, _about(images))}
 
-    return _cell(judge, "zero-shot", images, {}, compute, **judge.run.words_for(images))
+    return _stored(evaluation, "zero-shot", images, {}, compute, **evaluation.run.words_for(images))
 
 
-def probe_cell(judge: Judge, name: str) -> Cell:
-    test, train = judge.load(name, "test"), judge.load(name, "train")
-    validation = judge.load(name, "val") if "val" in entry_of(name).splits else None
-    config, by_class = judge.config, name in MEAN_PER_CLASS
+def _probe(evaluation: Evaluation, name: str) -> Cell:
+    test, train = evaluation.load(name, "test"), evaluation.load(name, "train")
+    validation = evaluation.load(name, "val") if "val" in entry_of(name).splits else None
+    config, by_class = evaluation.config, name in MEAN_PER_CLASS
 
     def compute(folder: Path) -> Cell:
         rows, chosen = probe_rows(
-            judge.labelled(train),
-            None if validation is None else judge.labelled(validation),
-            judge.labelled(test),
+            evaluation.features(train),
+            None if validation is None else evaluation.features(validation),
+            evaluation.features(test),
             config,
             _about(test),
             by_class=by_class,
@@ -158,44 +170,46 @@ def probe_cell(judge: Judge, name: str) -> Cell:
         )
         return {"rows": rows, "chosen": chosen}
 
-    settings = {"costs": config.costs, "iterations": config.iterations, "by_class": by_class} | _learned(
+    settings = {"costs": config.costs, "iterations": config.iterations, "by_class": by_class} | _training_data(
         train, validation
     )
-    return _cell(judge, "probe", test, settings, compute)
+    return _stored(evaluation, "probe", test, settings, compute)
 
 
-def few_shot_cell(judge: Judge, name: str) -> Cell:
-    test, train = judge.load(name, "test"), judge.load(name, "train")
-    config = judge.config
+def _few_shot(evaluation: Evaluation, name: str) -> Cell:
+    test, train = evaluation.load(name, "test"), evaluation.load(name, "train")
+    config = evaluation.config
 
     def compute(_: Path) -> Cell:
-        shown, asked = judge.labelled(train), judge.labelled(test)
-        return {"rows": few_shot_rows(shown.features, shown.labels, asked.features, asked.labels, config, _about(test))}
+        shots, queries = evaluation.features(train), evaluation.features(test)
+        rows = few_shot_rows(shots.features, shots.labels, queries.features, queries.labels, config, _about(test))
+        return {"rows": rows}
 
     settings = {key: getattr(config, key) for key in ("ways", "shots", "queries", "episodes", "center")}
-    return _cell(judge, "few-shot", test, settings | _learned(train), compute)
+    return _stored(evaluation, "few-shot", test, settings | _training_data(train), compute)
 
 
-def _learned(*parts: ImageSet | None) -> Cell:
+def _training_data(*parts: ImageSet | None) -> Cell:
+    """What the answer depends on besides the test images."""
     return {"train": [{"n": len(part), "fingerprint": part.fingerprint} for part in parts if part is not None]}
 
 
-def retrieval_cell(judge: Judge, name: str) -> Cell:
-    pairs = judge.load_pairs(name)
+def _retrieval(evaluation: Evaluation, name: str) -> Cell:
+    pairs = evaluation.load_pairs(name)
     captions = [text for texts in pairs.captions for text in texts]
-    cut, note = _cut(judge.run, captions)
+    cut, note = _cut(evaluation.run, captions)
 
     def compute(_: Path) -> Cell:
         counts = [len(texts) for texts in pairs.captions]
-        images, texts = judge.encoder.embeddings(pairs), judge.encoder.texts(captions)
+        images, texts = evaluation.encoder.embeddings(pairs), evaluation.encoder.texts(captions)
         return {"rows": retrieval_rows(images, texts, counts, _about(pairs) + note)}
 
-    left_out = {"skipped": dict(pairs.skipped)} if pairs.skipped else {}
-    return _cell(judge, "retrieval", pairs, left_out | cut, compute)
+    skipped = {"skipped": dict(pairs.skipped)} if pairs.skipped else {}
+    return _stored(evaluation, "retrieval", pairs, skipped | cut, compute)
 
 
 def _cut(run: Run, texts: Sequence[str]) -> tuple[Cell, str]:
-    """How many texts are longer than the model reads: for the settings, and in words; nothing where all are read whole."""
+    """How many texts are longer than the model reads, for the stored settings and as a sentence; empty where none is."""
     assert isinstance(run.config, CLIPConfig)
     cut = sum(1 for _ in too_long(run.config.text, texts))
     if not cut:
@@ -203,24 +217,26 @@ def _cut(run: Run, texts: Sequence[str]) -> tuple[Cell, str]:
     return {"captions cut": cut}, f", {cut:,} captions cut to the {run.config.text.context} tokens that the model reads"
 
 
-def statements_cell(judge: Judge, name: str) -> Cell:
+def _mmvp(evaluation: Evaluation, name: str) -> Cell:
     del name  # there is one such set; it is small and always used whole
-    statements = load_mmvp(root=judge.root, image_size=looks_at(judge.run)[-1])
+    statements = load_mmvp(root=evaluation.root, image_size=looks_at(evaluation.run)[-1])
     images = statements.images
-    worded = [TEMPLATE.format(statement) for (statement,) in images.captions]
-    cut, note = _cut(judge.run, worded)
+    prompted = [TEMPLATE.format(statement) for (statement,) in images.captions]
+    cut, note = _cut(evaluation.run, prompted)
 
     def compute(_: Path) -> Cell:
-        rows = statement_rows(judge.encoder.embeddings(images), judge.encoder.texts(worded), statements.categories)
+        rows = statement_rows(
+            evaluation.encoder.embeddings(images), evaluation.encoder.texts(prompted), statements.categories
+        )
         return {"rows": [replace(row, of=row.of + note) for row in rows]}
 
-    return _cell(judge, "pairs", images, cut, compute)
+    return _stored(evaluation, "pairs", images, cut, compute)
 
 
-EVALUATORS: dict[Task, Callable[[Judge, str], Cell]] = {
-    "zero-shot": zero_shot_cell,
-    "probe": probe_cell,
-    "few-shot": few_shot_cell,
-    "retrieval": retrieval_cell,
-    "pairs": statements_cell,
+EVALUATORS: dict[Task, Callable[[Evaluation, str], Cell]] = {
+    "zero-shot": _zero_shot,
+    "probe": _probe,
+    "few-shot": _few_shot,
+    "retrieval": _retrieval,
+    "pairs": _mmvp,
 }

@@ -1,6 +1,7 @@
-"""What a model says of images and texts, kept on disk by weights and data: the second evaluation reads it.
+"""Features of images and texts, cached on disk by weights and data, so that a second evaluation only reads them.
 
-A set is computed in parts that survive an interruption. n examples, D width of the vision tower, E width of the joint space.
+They are written in parts, so that an interrupted computation goes on where it was.
+n examples, D width of the vision tower, E width of the joint space.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from antiphase.data.cache import cache_root
 from antiphase.data.imageset import PixelSource
 from antiphase.models.classifier import Normalized
 from antiphase.models.clip import CLIP, VisionTower
-from antiphase.models.fast_path import lean
+from antiphase.models.fast_path import fast_path
 from antiphase.models.run import Run
 from antiphase.runtime import frozen
 
-FORMAT = 1  # raised when the same model would say something else of the same data
-PART = 2048  # examples of a file
-BATCH = 64  # examples at a time
+FORMAT = 1  # raised when the same model would give other features of the same data
+FILE_ROWS = 2048  # examples in a file
+ENCODED_AT_ONCE = 64  # examples
 
 
-class Pictures(Protocol):
+class Images(Protocol):
     """An ImageSet or a PairSet."""
 
     @property
@@ -50,7 +51,7 @@ class Pictures(Protocol):
 
 @dataclass(frozen=True)
 class Encoder:
-    """A run's model and what is known of its features already."""
+    """A run's model with a cache of its features."""
 
     run: Run
     device: torch.device | str = "cpu"
@@ -68,16 +69,16 @@ class Encoder:
             )
         return self.model
 
-    def class_tokens(self, images: Pictures) -> Tensor:
+    def class_tokens(self, images: Images) -> Tensor:
         """(n, D): the class token after the last norm, before the head of a ViT or the projection of a CLIP"""
 
         def encode(rows: range) -> Tensor:
             pixels = images.source.read(images.ids[rows.start : rows.stop])
             return class_token(self.model, pixels.to(self.device))
 
-        return self._parts("class token", images.fingerprint, len(images), encode, f"features of {images.name}")
+        return self._cached("class token", images.fingerprint, len(images), encode, f"features of {images.name}")
 
-    def embeddings(self, images: Pictures) -> Tensor:
+    def embeddings(self, images: Images) -> Tensor:
         """(n, E): images in the joint space, not normalised"""
         tower = self.clip.visual.model
         assert isinstance(tower, VisionTower)
@@ -90,34 +91,35 @@ class Encoder:
         def encode(rows: range) -> Tensor:
             return self.clip.encode_text(self.clip.tokenize(texts[rows.start : rows.stop]))
 
-        return self._parts("text", digest, len(texts), encode, "captions")
+        return self._cached("text", digest, len(texts), encode, "captions")
 
-    def _parts(self, kind: str, data: str, n: int, encode: Callable[[range], Tensor], label: str) -> Tensor:
+    def _cached(self, kind: str, data: str, n: int, encode: Callable[[range], Tensor], label: str) -> Tensor:
+        """(n, ...) features by `encode` of ranges of rows, read from the cache where they are there."""
         depends = {"format": FORMAT, "kind": kind, "data": data}
         key = fingerprint({**depends, "model": self.run.config, "weights": self.run.weights_digest})
         parts = []
         with console.progress(label, n) as advance:
-            for start in range(0, n, PART):
-                rows = range(start, min(start + PART, n))
+            for start in range(0, n, FILE_ROWS):
+                rows = range(start, min(start + FILE_ROWS, n))
                 path = cache_root() / "features" / key / f"{start}.safetensors"
-                found = _read(path, len(rows)) if self.keep else None
-                if found is None:
-                    found = self._encode(rows, encode, advance)
+                features = _read(path, len(rows)) if self.keep else None
+                if features is None:
+                    features = self._encode(rows, encode, advance)
                     if self.keep:
-                        _write(path, found)
+                        _write(path, features)
                 else:
                     advance(len(rows), "")
-                parts.append(found)
+                parts.append(features)
         return torch.cat(parts)
 
     def _encode(self, rows: range, encode: Callable[[range], Tensor], advance: Callable[[int, str], None]) -> Tensor:
-        found = []
-        with frozen(self.model), torch.no_grad(), lean(self.model):
-            for start in range(rows.start, rows.stop, BATCH):
-                some = range(start, min(start + BATCH, rows.stop))
-                found.append(encode(some).float().cpu())
+        features = []
+        with frozen(self.model), torch.no_grad(), fast_path(self.model):
+            for start in range(rows.start, rows.stop, ENCODED_AT_ONCE):
+                some = range(start, min(start + ENCODED_AT_ONCE, rows.stop))
+                features.append(encode(some).float().cpu())
                 advance(len(some), "")
-        return torch.cat(found)
+        return torch.cat(features)
 
 
 def class_token(model: nn.Module, pixels: Tensor) -> Tensor:
@@ -135,13 +137,13 @@ def _write(path: Path, features: Tensor) -> None:
 
 
 def _read(path: Path, n: int) -> Tensor | None:
-    """What was kept, if it is there and whole."""
+    """The features that were kept, or None if they are missing or damaged."""
     if not path.exists():
         return None
     try:
-        with safe_open(path, framework="pt") as kept:
-            features: Tensor = kept.get_tensor("features")
-            if len(features) == n and (kept.metadata() or {}).get("sha256") == _digest(features):
+        with safe_open(path, framework="pt") as stored:
+            features: Tensor = stored.get_tensor("features")
+            if len(features) == n and (stored.metadata() or {}).get("sha256") == _digest(features):
                 return features
     except (SafetensorError, OSError):
         pass

@@ -1,4 +1,4 @@
-"""Few-shot episodes: a few classes, a few training images of each, test images go to the nearest centroid by cosine.
+"""Few-shot classification: in each episode test images of a few classes go to the nearest centroid of a few training images.
 
 w classes of an episode, D width of the features
 """
@@ -46,30 +46,30 @@ def episodes(
             f"{config.ways} classes need as many"
         )
     query = {label: np.flatnonzero(test_labels == label) for label in usable}
-    found = np.empty(config.episodes)
+    accuracies = np.empty(config.episodes)
     with console.progress("few-shot episodes", config.episodes) as advance:
         for i in range(config.episodes):
             draw = np.random.default_rng([config.seed, i])
             classes = draw.choice(usable, config.ways, replace=False)
-            shown = np.stack([draw.choice(support[c], config.shots, replace=False) for c in classes])  # (w, shots)
-            asked = [draw.permutation(query[c])[: config.queries] for c in classes]
-            found[i] = _accuracy(
-                train[shown],
-                test[np.concatenate(asked)],
-                np.repeat(np.arange(config.ways), list(map(len, asked))),
+            shots = np.stack([draw.choice(support[c], config.shots, replace=False) for c in classes])  # (w, shots)
+            queries = [draw.permutation(query[c])[: config.queries] for c in classes]
+            accuracies[i] = _accuracy(
+                train[shots],
+                test[np.concatenate(queries)],
+                np.repeat(np.arange(config.ways), list(map(len, queries))),
                 config,
             )
             advance(1, "")
-    return found
+    return accuracies
 
 
-def _accuracy(shown: Features, asked: Features, truth: Labels, config: EvalConfig) -> float:
-    """(w, shots, D) training features and (queries, D) test features of one episode"""
+def _accuracy(shots: Features, queries: Features, labels: Labels, config: EvalConfig) -> float:
+    """Of one episode, from (w, shots, D) training features and (queries, D) test features by cosine to the centroids."""
     if config.center:
-        middle = shown.reshape(-1, shown.shape[-1]).mean(axis=0)
-        shown, asked = shown - middle, asked - middle
-    centroids = _unit(_unit(shown).mean(axis=1))  # (w, D)
-    return float(((_unit(asked) @ centroids.T).argmax(axis=1) == truth).mean())
+        center = shots.reshape(-1, shots.shape[-1]).mean(axis=0)
+        shots, queries = shots - center, queries - center
+    centroids = _unit(_unit(shots).mean(axis=1))  # (w, D)
+    return float(((_unit(queries) @ centroids.T).argmax(axis=1) == labels).mean())
 
 
 def _unit(vectors: Features) -> Features:

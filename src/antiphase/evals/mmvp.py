@@ -1,4 +1,4 @@
-"""MMVP-VLM: two images, two statements; a pair is right only if both are told apart. n pairs."""
+"""MMVP-VLM: two images and two statements; a pair is correct only if both are matched. n pairs, E width of the joint space."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHANCE = 0.25
 
 
 def statement_rows(images: Tensor, texts: Tensor, categories: Sequence[str]) -> list[Row]:
-    """From (2n, E) images and their statements, neighbours a pair, and the category of each pair.
+    """From (2n, E) images and their statements, neighbours forming a pair, and the category of each pair.
 
     `mmvp`: each image is nearer to its own statement. `mmvp, by statement`: each statement is nearer to its own image, which is
     what the authors' script counts. A tie is wrong.
@@ -25,16 +25,16 @@ def statement_rows(images: Tensor, texts: Tensor, categories: Sequence[str]) -> 
     own = cosine.diagonal(dim1=1, dim2=2)  # (n, 2): image 0 with statement 0, image 1 with statement 1
     other_statement, other_image = (cosine.flip(side).diagonal(dim1=1, dim2=2) for side in (2, 1))
     by_image, by_statement = ((own > other).all(dim=1).numpy() for other in (other_statement, other_image))
-    place = np.asarray(categories)
+    category = np.asarray(categories)
     rows = []
-    for name, right, what in (
+    for name, correct, what in (
         ("mmvp", by_image, "both images get their own statement"),
         ("mmvp, by statement", by_statement, "both statements get their own image"),
     ):
         each = [
-            share(f"{name}: {c}", right[place == c], f"{what}, of the pairs of this category", chance=CHANCE)
+            share(f"{name}: {c}", correct[category == c], f"{what}, of the pairs of this category", chance=CHANCE)
             for c in dict.fromkeys(categories)
         ]
-        of = f"{what}, of {len(place):,} pairs, mean over {len(each)} categories"
+        of = f"{what}, of {len(category):,} pairs, mean over {len(each)} categories"
         rows += [mean(name, each, of, chance=CHANCE), *each]
     return rows

@@ -1,4 +1,4 @@
-"""What DiffCLIP's paper prints for its B/16 models, in percent, to stand beside ours where the model is one of them. No torch."""
+"""The numbers of DiffCLIP's paper for its B/16 models, in percent, shown beside ours where the model is one of them. No torch."""
 
 from __future__ import annotations
 
@@ -73,21 +73,23 @@ _GAINS = {
 Key = tuple[str, str, str, str]  # row, data set or group, pretraining, model
 
 
-def _spread() -> dict[Key, float]:
-    found: dict[Key, float] = dict(_SINGLE)
+def _by_key() -> dict[Key, float]:
+    values: dict[Key, float] = dict(_SINGLE)
     for table, group in ((_TABLE_1, "downstream"), (_TABLE_2, "captions")):
         for (row, data, model), numbers in table.items():
-            found |= {(row, name, data, model): float(v) for name, v in zip((*GROUPS[group], group), numbers.split())}
-    return found
+            values |= {(row, name, data, model): float(v) for name, v in zip((*GROUPS[group], group), numbers.split())}
+    return values
 
 
-VALUES = _spread()
+VALUES = _by_key()
 
 
 def check_published(config: object, where: str) -> None:
-    """Only the shape of the published models is known here: B/16, in one of the four variants."""
-    known = isinstance(config, CLIPConfig) and config.title in VARIANTS and _shape(config) == _shape(PRESETS["B/16"])
-    if not known:
+    """Refuse a model that is not of the published shape: B/16, in one of the four variants."""
+    is_published = (
+        isinstance(config, CLIPConfig) and config.title in VARIANTS and _shape(config) == _shape(PRESETS["B/16"])
+    )
+    if not is_published:
         names = ", ".join(VARIANTS)
         raise InputError(f"{where} is no published model: --published is for a converted B/16 checkpoint ({names})")
 

@@ -1,4 +1,4 @@
-"""A row: one number with what it is a share or a mean of."""
+"""Rows of an evaluation: one number with its interval and what it is a share or a mean of."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Row:
 
 
 def share(name: str, flags: Any, of: str, *, where: Any = True, chance: float | None = None) -> Row:
-    """How often a flag holds, with Wilson's interval; flags of one row of a matrix stand or fall together."""
-    found = rate(flags, where)
-    assert found.value is not None
-    assert found.interval is not None
-    return Row(name, found.value, found.n, found.interval, of, chance)
+    """How often a flag holds, with Wilson's interval; flags in one row of a matrix count as one trial in it."""
+    estimate = rate(flags, where)
+    assert estimate.value is not None
+    assert estimate.interval is not None
+    return Row(name, estimate.value, estimate.n, estimate.interval, of, chance)
 
 
 def mean(name: str, rows: Sequence[Row], of: str, *, chance: float | None = None) -> Row:
@@ -38,16 +38,16 @@ def mean(name: str, rows: Sequence[Row], of: str, *, chance: float | None = None
     return Row(name, value, sum(row.n for row in rows), interval, of, chance)
 
 
-def per_class(name: str, right: NDArray[np.bool_], labels: NDArray[np.int64], of: str) -> Row:
-    """The mean over the classes that have images of the share that is right.
+def per_class(name: str, correct: NDArray[np.bool_], labels: NDArray[np.int64], of: str) -> Row:
+    """Accuracy averaged over the classes that have images.
 
-    Its interval is Wilson's for as many images as, all counting the same, would say as much (Kish): n where classes are even.
+    Its interval is Wilson's for Kish's effective number of images, which is n where classes are of equal size.
     """
     sizes = np.bincount(labels)
     sizes = sizes[sizes > 0]
-    value = class_mean(right, labels)
+    value = mean_over_classes(correct, labels)
     return Row(name, value, len(labels), wilson(value, len(sizes) ** 2 / float((1 / sizes).sum())), of)
 
 
-def class_mean(right: NDArray[np.bool_], labels: NDArray[np.int64]) -> float:
-    return float(np.mean([right[labels == label].mean() for label in np.unique(labels)]))
+def mean_over_classes(correct: NDArray[np.bool_], labels: NDArray[np.int64]) -> float:
+    return float(np.mean([correct[labels == label].mean() for label in np.unique(labels)]))

@@ -12,13 +12,13 @@ def zero_shot_rows(images: Tensor, classes: Tensor, labels: Tensor, about: str) 
     """From (n, E) embeddings of images and (K, E) of classes; `about` names the images, as in "cifar10 test images"."""
     cosine = F.normalize(images, dim=-1) @ F.normalize(classes, dim=-1).T  # (n, K)
     k = classes.shape[0]
-    right = (cosine.argmax(dim=1) == labels).numpy()
+    correct = (cosine.argmax(dim=1) == labels).numpy()
     of = f"of {len(labels):,} {about} among {k:,} classes"
     rows = [
-        share("zero-shot", right, f"own class nearest, {of}", chance=1 / k),
-        per_class("zero-shot, per class", right, labels.numpy(), f"own class nearest, mean over the classes {of}"),
+        share("zero-shot", correct, f"own class nearest, {of}", chance=1 / k),
+        per_class("zero-shot, per class", correct, labels.numpy(), f"own class nearest, mean over the classes {of}"),
     ]
     if k > 5:
-        five = (cosine.topk(5).indices == labels[:, None]).any(dim=1).numpy()
-        rows.append(share("zero-shot, top 5", five, f"own class among the 5 nearest, {of}", chance=5 / k))
+        in_top_five = (cosine.topk(5).indices == labels[:, None]).any(dim=1).numpy()
+        rows.append(share("zero-shot, top 5", in_top_five, f"own class among the 5 nearest, {of}", chance=5 / k))
     return rows

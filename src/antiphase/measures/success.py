@@ -12,7 +12,7 @@ from torch import nn
 from antiphase.attacks.engine import AttackResult
 from antiphase.data.imageset import ImageSet
 from antiphase.measures.stats import rate
-from antiphase.models.fast_path import lean
+from antiphase.models.fast_path import fast_path
 from antiphase.runtime import frozen
 
 DENOMINATORS = {
@@ -47,7 +47,7 @@ def predictions(
     classifier: nn.Module, images: ImageSet, *, batch_size: int = 256, device: torch.device | str = "cpu"
 ) -> NDArray[np.int64]:
     """The class predicted for each image."""
-    with frozen(classifier), lean(classifier), torch.no_grad():
+    with frozen(classifier), fast_path(classifier), torch.no_grad():
         parts = [classifier(batch.pixels.to(device)).argmax(dim=1).cpu() for batch in images.batches(batch_size)]
     classes: NDArray[np.int64] = torch.cat(parts).numpy()
     return classes

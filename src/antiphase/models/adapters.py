@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from antiphase.config import InputError
 from antiphase.models.attention import Branches, DifferentialAttention, Heads, branches, for_both, project
-from antiphase.models.foreign_layers import Called, hugging_call, layout_of, parts_of, torch_mask
+from antiphase.models.foreign_layers import DropInAttention, hugging_face_call, layout_of, parts_of, torch_mask
 
 Adapter = Callable[..., Heads]  # (module, *args, **kwargs of its forward) -> Heads
 ADAPTERS: dict[type[nn.Module], Adapter] = {}
@@ -122,20 +122,20 @@ def _differential(module: Any, x: Tensor, attn_mask: Tensor | None = None, is_ca
     return Heads(q, k, v, norm, out, lam=lam, mask=mask, is_causal=is_causal, weights=weights)
 
 
-@adapter(Called)
-def _called(module: Any, *args: Any, **kwargs: Any) -> Heads:
-    call = module.understood(*args, **kwargs)
+@adapter(DropInAttention)
+def _drop_in(module: Any, *args: Any, **kwargs: Any) -> Heads:
+    call = module.read_call(*args, **kwargs)
     inner = _differential(module, call.x, call.mask, call.is_causal)
 
     def out(normed: Tensor) -> Any:
-        return call.answer(inner.project(normed), branches(inner).combined if call.wants_map else None)
+        return call.result(inner.project(normed), branches(inner).combined if call.wants_map else None)
 
     return replace(inner, project=out)
 
 
 def _hugging(module: Any, *args: Any, **kwargs: Any) -> Heads:
     """A softmax layer of a Hugging Face encoder; `models/foreign_layers.py` lists which."""
-    parts, call = parts_of(module), hugging_call(module, *args, **kwargs)
+    parts, call = parts_of(module), hugging_face_call(module, *args, **kwargs)
     q, k, v = (t.unflatten(-1, (parts.heads, -1)).transpose(1, 2) for t in parts.qkv(call.x).chunk(3, dim=-1))
     wq, wk, _ = parts.qkv.weight.chunk(3)
     return Heads(
@@ -143,7 +143,7 @@ def _hugging(module: Any, *args: Any, **kwargs: Any) -> Heads:
         k,
         v,
         nn.Identity(),
-        lambda mixed: call.answer(parts.proj(_join(mixed)), None),
+        lambda mixed: call.result(parts.proj(_join(mixed)), None),
         mask=call.mask,
         is_causal=call.is_causal,
         weights=(_per_head(wq, parts.heads), _per_head(wk, parts.heads)),

@@ -20,7 +20,7 @@ from antiphase.config import InputError
 from antiphase.models.config import Differential
 
 if TYPE_CHECKING:
-    from antiphase.models.foreign_layers import Parts
+    from antiphase.models.foreign_layers import AttentionParts
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class DifferentialAttention(TimmDiffAttention):
             self.sub_norm = nn.Identity()
 
     @classmethod
-    def replacing(cls, softmax: Parts, value: Differential, diff_heads: int, layer: int, depth: int) -> Self:
+    def replacing(cls, softmax: AttentionParts, value: Differential, diff_heads: int, layer: int, depth: int) -> Self:
         """The differential twin of a softmax layer: the same projections, read as two maps per head."""
         twin = cls(
             softmax.width,

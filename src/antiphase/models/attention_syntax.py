@@ -1,4 +1,4 @@
-"""Attention in one word, for the command line and tables: `softmax`, `differential:lambda_init=0.5,out_scale=fixed`."""
+"""How attention is written on the command line and in tables: `softmax`, `differential:lambda_init=0.5,out_scale=fixed`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SYNTAX = "softmax|differential[:key=value,...]"
 
 
 def parse_attention(text: str) -> Attention:
-    """The attention that a word names. lambda_init takes a number, 0.2/0.4/... (one a layer), schedule or schedule/a/b/c/base."""
+    """The attention that a word names; lambda_init is a number, 0.2/0.4/... (one per layer), schedule or schedule/a/b/c/base."""
     kind, _, options = text.partition(":")
     if kind == "softmax" and not options:
         return Softmax()

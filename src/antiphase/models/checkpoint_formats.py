@@ -1,6 +1,6 @@
 """Checkpoints of the DiffCLIP authors and of SLIP (docs/method.md 4.1 to 4.4) -> our config and our tensors.
 
-What the tensors show is inferred; what they do not is asked for by name. Nothing is unpickled but tensors and plain values.
+What the tensors show is inferred; what they do not show must be given. Nothing is unpickled but tensors and plain values.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from antiphase.models.clip_config import CLIPConfig, TextConfig, VisionConfig
 from antiphase.models.config import Attention, Differential, Softmax
 
 Tensors = dict[str, Tensor]
-VISION, TEXT = "visual.blocks", "transformer.resblocks"  # what the authors call the two towers
-SAFE: list[Any] = [  # what their training script saves beside tensors: its arguments, numbers of NumPy
+VISION, TEXT = "visual.blocks", "transformer.resblocks"  # the authors' names of the two towers
+SAFE_GLOBALS: list[Any] = [  # what their training script saves beside tensors: its arguments, numbers of NumPy
     argparse.Namespace,
     np.dtype,
     np.dtypes.Float64DType,
@@ -42,13 +42,13 @@ def read_state(path: Path) -> Tensors:
         if path.suffix == ".safetensors":
             loaded: Any = load_file(path)
         else:
-            with torch.serialization.safe_globals(SAFE):
+            with torch.serialization.safe_globals(SAFE_GLOBALS):
                 loaded = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, SafetensorError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        found = re.search(r"GLOBAL (\S+)", str(error))
+        unsafe = re.search(r"GLOBAL (\S+)", str(error))
         why = (
-            f"it holds a {found[1]}, and only tensors and plain values are read"
-            if found
+            f"it holds a {unsafe[1]}, and only tensors and plain values are read"
+            if unsafe
             else "it is damaged or no checkpoint"
         )
         raise InputError(f"{path} cannot be read: {why}") from None
@@ -67,7 +67,7 @@ def read_clip(
     """
     state = read_state(path)
     config = _config(state, path, heads, text_heads, differential)
-    return config, _renamed(state, config, path)
+    return config, _under_our_names(state, config, path)
 
 
 def _config(
@@ -98,7 +98,7 @@ def _tower(
         raise InputError(f"{path} has no tensor {prefix}.0.*: it is not a CLIP in the layout of SLIP or DiffCLIP")
     attention: Attention = Softmax()
     if f"{prefix}.0.attn.lambda_q1" in state:  # the kind of the first block is the kind of the tower
-        value = len(_get(state, f"{prefix}.0.attn.diff_norm.weight", 1, path))  # width of a value: two maps a head
+        value = len(_get(state, f"{prefix}.0.attn.diff_norm.weight", 1, path))  # width of a head's values
         if heads is not None:
             raise InputError(
                 f"{flag} {heads} is not needed: {prefix} is differential, and its tensors show {width // value} heads"
@@ -122,11 +122,11 @@ def _get(state: Tensors, name: str, dimensions: int, path: Path) -> Tensor:
     return state[name]
 
 
-def _renamed(state: Tensors, config: CLIPConfig, path: Path) -> Tensors:
+def _under_our_names(state: Tensors, config: CLIPConfig, path: Path) -> Tensors:
     """Every tensor of our model from the one or three that it is called in the checkpoint; none missing, none left."""
     with torch.device("meta"):
         ours = CLIP(config).state_dict()
-    found, used = {}, set()
+    tensors, used = {}, set()
     for name, wanted in ours.items():
         theirs = their_names(name, config)
         used.update(theirs)
@@ -136,37 +136,37 @@ def _renamed(state: Tensors, config: CLIPConfig, path: Path) -> Tensors:
                 raise InputError(f"{path} has no tensor {key}")
             if tuple(state[key].shape) != shape:
                 raise InputError(f"{path}: {key} has shape {_shape(state[key].shape)}, expected {_shape(shape)}")
-        found[name] = torch.cat([state[key] for key in theirs]) if len(theirs) > 1 else state[theirs[0]]
+        tensors[name] = torch.cat([state[key] for key in theirs]) if len(theirs) > 1 else state[theirs[0]]
     if extra := sorted(set(state) - used):
         raise InputError(f"{path} has a tensor {extra[0]} that a {config.title} of this shape does not")
-    return found
+    return tensors
 
 
 def _shape(shape: Any) -> str:
     return f"({', '.join(map(str, shape))})"
 
 
-OUTSIDE = {
+OUTSIDE_BLOCKS = {
     "text.positions": "positional_embedding",
     "text.tokens.weight": "token_embedding.weight",
     "text.norm": "ln_final",
     "text.projection": "text_projection",
     "visual.model.projection": "image_projection",
 }
-BLOCKS: Mapping[str, str] = {"visual.model.vit.blocks": VISION, "text.blocks": TEXT}
-IN_TEXT = {"norm1": "ln_1", "norm2": "ln_2", "mlp.fc1": "mlp.c_fc", "mlp.fc2": "mlp.c_proj"}
+BLOCK_PREFIXES: Mapping[str, str] = {"visual.model.vit.blocks": VISION, "text.blocks": TEXT}
+TEXT_BLOCK_NAMES = {"norm1": "ln_1", "norm2": "ln_2", "mlp.fc1": "mlp.c_fc", "mlp.fc2": "mlp.c_proj"}
 
 
 def their_names(ours: str, config: CLIPConfig) -> list[str]:
     """What the authors call one of our tensors; three names where ours is theirs stacked."""
-    for mine, theirs in OUTSIDE.items():
+    for mine, theirs in OUTSIDE_BLOCKS.items():
         if ours == mine or ours.startswith(f"{mine}."):
             return [ours.replace(mine, theirs, 1)]
-    tower = next((t for t in BLOCKS if ours.startswith(f"{t}.")), None)
+    tower = next((t for t in BLOCK_PREFIXES if ours.startswith(f"{t}.")), None)
     if tower is None:
         return [ours.replace("visual.model.vit.", "visual.", 1)]
     number, _, rest = ours.removeprefix(f"{tower}.").partition(".")
-    where, in_text = f"{BLOCKS[tower]}.{number}", BLOCKS[tower] == TEXT
+    where, in_text = f"{BLOCK_PREFIXES[tower]}.{number}", BLOCK_PREFIXES[tower] == TEXT
     part, _, last = rest.rpartition(".")
     differential = (config.text if in_text else config.vision).is_differential
     if part == "attn.qkv" and differential:
@@ -176,4 +176,4 @@ def their_names(ours: str, config: CLIPConfig) -> list[str]:
     if part == "attn.proj" and (differential or in_text):
         part = "attn.out_proj"
     part = part.replace("attn.sub_norm", "attn.diff_norm")
-    return [f"{where}.{IN_TEXT.get(part, part) if in_text else part}.{last}"]
+    return [f"{where}.{TEXT_BLOCK_NAMES.get(part, part) if in_text else part}.{last}"]

@@ -1,4 +1,4 @@
-"""CLIPConfig -> dual encoder. Both towers are timm's blocks: the text tower's are called with is_causal.
+"""CLIP, a dual encoder of images and texts. Both towers are timm's blocks; the text tower's are called with is_causal.
 
 B batch, N patches and the class token, T tokens of a text, D width of a tower, E width of the joint space
 """
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from antiphase.models.classifier import Normalized
 from antiphase.models.clip_config import CLIPConfig, TextConfig
 from antiphase.models.tokenizer import Truncate, tokens_for
-from antiphase.models.vit import give_branches, softmax_heads, vision_transformer
+from antiphase.models.vit import make_differential, softmax_heads, vision_transformer
 from antiphase.runtime import seeded
 
 TEXT_EPS = 1e-5  # of every LayerNorm of the text tower, whatever its attention (docs/method.md 4.3)
@@ -57,7 +57,7 @@ class TextTower(nn.Module):
         )
         self.blocks = nn.ModuleList(block() for _ in range(config.depth))
         with torch.random.fork_rng(devices=range(torch.cuda.device_count())):  # so that the twin draws the same weights
-            give_branches(self.blocks, config)
+            make_differential(self.blocks, config)
         self.norm = nn.LayerNorm(width, eps=TEXT_EPS)
         self.projection = nn.Parameter(torch.randn(width, joint) * width**-0.5)
         self._initialise(width, config.depth)
@@ -113,7 +113,7 @@ class CLIP(nn.Module):
         return tokens_for(self.text.config, texts, truncate).to(self.logit_scale.device)
 
     def patch_features(self, pixels: Tensor) -> Tensor:
-        """What the vision tower says of each patch, after its last norm and before the projection: (B, N - 1, D)"""
+        """The vision tower's features of each patch, after its last norm and before the projection: (B, N - 1, D)"""
         tower = self.visual.model
         assert isinstance(tower, VisionTower)
         features: Tensor = tower.vit.forward_features(self.visual.normalize(pixels))

@@ -1,7 +1,4 @@
-"""What a CLIP is, as values: two towers and a joint space. The attention of each tower makes it CLIP or one of the DiffCLIPs.
-
-No torch here.
-"""
+"""Configs of CLIP and DiffCLIP: two towers and a joint space; the attention of each tower makes it one or the other. No torch."""
 
 from __future__ import annotations
 
@@ -67,23 +64,25 @@ class CLIPConfig:
 
     @property
     def is_differential(self) -> bool:
-        """Of what looks at images: that is what is attacked and measured."""
+        """Whether the vision tower is: it is what is attacked and measured."""
         return self.vision.is_differential
 
     @property
     def depth(self) -> int:
-        """Of what looks at images."""
+        """Of the vision tower."""
         return self.vision.depth
 
     @property
     def title(self) -> str:
-        """What people call it: DiffCLIP has two branches in both towers, dagger in the vision tower only, star by schedule."""
-        two = [tower.is_differential for tower in (self.vision, self.text)]
-        if not any(two):
+        """Its name in the papers: DiffCLIP has two branches in both towers, dagger in the vision tower only, star a schedule."""
+        differential = [tower.is_differential for tower in (self.vision, self.text)]
+        if not any(differential):
             return "CLIP"
         layers = [a for tower in (self.vision, self.text) for a in tower.layers if isinstance(a, Differential)]
         star = "-star" if any(isinstance(a.lambda_init, Schedule) for a in layers) else ""
-        return ("DiffCLIP" if all(two) else "DiffCLIP-dagger" if two[0] else "DiffCLIP, text only") + star
+        return (
+            "DiffCLIP" if all(differential) else "DiffCLIP-dagger" if differential[0] else "DiffCLIP, text only"
+        ) + star
 
     def with_attention(self, vision: Attention, text: Attention | None = None) -> CLIPConfig:
         """The same towers with this attention in every layer; one attention serves both."""
@@ -92,13 +91,13 @@ class CLIPConfig:
         return replace(self, **towers)  # type: ignore[arg-type]
 
 
-def sized(
+def clip_of_sizes(
     sizes: Any,
     vision: tuple[Attention, ...],
     text: tuple[Attention, ...],
     init: Literal["official", "matched"] = "official",
 ) -> CLIPConfig:
-    """A CLIP with this attention in its towers; sizes are the fields of a `ClipScale`, or of flags of the same names."""
+    """A CLIP with this attention in its towers; `sizes` has fields named as those of a `ClipScale`."""
     same = {name: getattr(sizes, name) for name in ("image", "patch", "width", "depth", "heads")}
     return CLIPConfig(
         vision=VisionConfig(**same, attention=vision, init=init),
@@ -136,7 +135,7 @@ VARIANTS: dict[str, tuple[Attention, Attention]] = {  # attention of the vision 
 
 def preset(size: str, variant: str = "CLIP") -> CLIPConfig:
     """A published shape by name, such as preset("B/16", "DiffCLIP")."""
-    for given, known, what in ((size, PRESETS, "size"), (variant, VARIANTS, "variant")):
-        if given not in known:
-            raise InputError(f"CLIP {what} {given!r} is not known: it takes {', '.join(known)}")
+    for value, known, what in ((size, PRESETS, "size"), (variant, VARIANTS, "variant")):
+        if value not in known:
+            raise InputError(f"CLIP {what} {value!r} is not known: it takes {', '.join(known)}")
     return PRESETS[size].with_attention(*VARIANTS[variant])

@@ -174,6 +174,6 @@ class ViTConfig(Tower):
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """Its name in tables and figures."""
         kinds = {type(layer) for layer in self.layers}
         return "mixed ViT" if len(kinds) > 1 else "DiffViT" if Differential in kinds else "ViT"

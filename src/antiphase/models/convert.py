@@ -1,4 +1,4 @@
-"""A published checkpoint -> a run folder: safetensors and a config, read like any other run."""
+"""Make a run folder of a published checkpoint: safetensors and a config, read like any other run."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def convert(
     text_heads: int | None = None,
     lambda_init: Differential | None = None,
 ) -> Run:
-    """The run in `out`. The same conversion twice is one; a folder that holds anything else is refused."""
-    path = fetched(source)
+    """Write the checkpoint as a run into `out`. Doing so again changes nothing; a folder that holds anything else is refused."""
+    path = local_file(source)
     config, tensors = read_clip(path, heads=heads, text_heads=text_heads, differential=lambda_init or Differential())
     differential = config.vision.is_differential or config.text.is_differential
     if lambda_init is not None and not differential:
@@ -37,22 +37,22 @@ def convert(
         "format": 1,
         "title": config.title,
         "model": to_plain(config),
-        "training": {},  # not ours to know
+        "training": {},  # unknown
         "data": {},
         "source": {"file": path.name, "sha256": files.sha256(path)},
         "assumed": ["lambda_init = 0.8"] if differential and lambda_init is None else [],
         "environment": runtime.environment(),
     }
-    _check_claim(out, about)  # before the lock, which would be a file in a folder that is not ours
+    _check_folder(out, about)  # before the lock, which would be a file in a folder that is not ours
     with files.held(out):
-        _check_claim(out, about)
+        _check_folder(out, about)
         files.write_json(out / "run.json", about)
         save_checkpoint(out, {"weights": tensors}, {"complete": True}, tag="converted")
     return Run(out)
 
 
-def fetched(source: str) -> Path:
-    """The file itself, or the one that a name on the Hugging Face hub stands for."""
+def local_file(source: str) -> Path:
+    """The checkpoint file: `source` itself, or downloaded from the Hugging Face hub by its name there."""
     path = Path(source)
     if path.is_file():
         return path
@@ -62,7 +62,7 @@ def fetched(source: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        return Path(hf_hub_download(source, HUB_FILE, local_files_only=_offline()))
+        return Path(hf_hub_download(source, HUB_FILE, local_files_only=_is_offline()))
     except LocalEntryNotFoundError:
         why = "it cannot be reached from here"
     except (HfHubHTTPError, OSError, ValueError) as error:
@@ -72,8 +72,8 @@ def fetched(source: str) -> Path:
     )
 
 
-def _offline() -> bool:
-    """Asked first: the hub's own client goes on trying for half a minute."""
+def _is_offline() -> bool:
+    """Whether the hub cannot be reached; found out first, since its own client goes on trying for half a minute."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE or getproxies():
@@ -85,10 +85,11 @@ def _offline() -> bool:
     return False
 
 
-def _check_claim(out: Path, about: dict[str, Any]) -> None:
+def _check_folder(out: Path, about: dict[str, Any]) -> None:
+    """Refuse a folder that is neither empty nor this very conversion."""
     if (out / "run.json").exists():
-        there = files.read_json(out / "run.json")
-        if any(there.get(key) != about[key] for key in ("model", "source")):
+        existing = files.read_json(out / "run.json")
+        if any(existing.get(key) != about[key] for key in ("model", "source")):
             raise InputError(f"{out} holds another run: choose another folder")
     elif out.exists() and any(p for p in out.iterdir() if not p.name.startswith(".")):
         raise InputError(f"{out} is not empty and not a run: choose another folder")

@@ -1,7 +1,8 @@
-"""The same logits for less: where only the class token is read, the last block need not compute the other tokens.
+"""A faster way to the same logits: where only the class token is read, the last block computes no other token.
 
-At depth 1 that is most of a ViT's work. Patches are cut by a matrix product, whose gradient takes a quarter of the time of
-a convolution's. Outside the context manager the model is untouched.
+At depth 1 that saves most of a ViT's work. Patches are embedded by a matrix product, whose gradient takes a quarter of the
+time of a convolution's. Outside the context manager the model is unchanged.
+B batch, C channels, N tokens, D width
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from antiphase.models.attention import first_token, has_first_token
 
 
 @contextmanager
-def lean(model: nn.Module) -> Iterator[None]:
-    """Inside, every plain timm ViT in the model embeds patches by a product and its last block returns the class token alone.
+def fast_path(model: nn.Module) -> Iterator[None]:
+    """Inside, every plain timm ViT embeds patches by a matrix product, and its last block returns the class token only.
 
-    Equal to the full computation but for the rounding of matrix products of another shape. A model that anybody watches
-    by hooks, or whose parts are of a kind not known here, runs in full.
+    Equal to the full computation but for the rounding of matrix products of another shape. A model with hooks,
+    or with parts of a kind that is not known here, runs in full.
     """
     replaced: list[nn.Module] = []
     for vit in model.modules():
         if not isinstance(vit, VisionTransformer):
             continue
-        if _has_lean_block(vit):
-            replaced.append(_with(vit.blocks[-1], _class_token_only))
-        if _has_lean_patches(vit.patch_embed):
-            replaced.append(_with(vit.patch_embed, _patches))
+        if _takes_class_token_only(vit):
+            replaced.append(_replace_forward(vit.blocks[-1], _class_token_only))
+        if _takes_patch_product(vit.patch_embed):
+            replaced.append(_replace_forward(vit.patch_embed, _embed_patches))
     try:
         yield
     finally:
@@ -41,18 +42,19 @@ def lean(model: nn.Module) -> Iterator[None]:
             del module.forward  # the class's own shows again
 
 
-def _with(module: nn.Module, forward: Any) -> nn.Module:
+def _replace_forward(module: nn.Module, forward: Any) -> nn.Module:
     module.forward = partial(forward, module)
     return module
 
 
 def _untouched(module: nn.Module) -> bool:
-    """Nobody watches it by hooks or has replaced its forward."""
-    watched = any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in module.modules())
-    return not watched and "forward" not in vars(module)
+    """It has no hooks, and its forward was not replaced."""
+    hooked = any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in module.modules())
+    return not hooked and "forward" not in vars(module)
 
 
-def _has_lean_block(vit: Any) -> bool:
+def _takes_class_token_only(vit: Any) -> bool:
+    """Whether nothing but the class token of the last block is read, and that block is a plain one."""
     block = vit.blocks[-1]
     plain = [block.ls1, block.ls2, block.drop_path1, block.drop_path2, vit.fc_norm] if type(block) is Block else []
     return (
@@ -72,8 +74,8 @@ def _class_token_only(block: Any, x: Tensor) -> Tensor:
     return out
 
 
-def _has_lean_patches(embed: Any) -> bool:
-    """Patches that tile the image, each embedded on its own."""
+def _takes_patch_product(embed: Any) -> bool:
+    """Whether the patches tile the image and each is embedded on its own."""
     if type(embed) is not PatchEmbed or type(embed.proj) is not nn.Conv2d:
         return False
     conv = embed.proj
@@ -88,7 +90,7 @@ def _has_lean_patches(embed: Any) -> bool:
     )
 
 
-def _patches(embed: Any, x: Tensor) -> Tensor:
+def _embed_patches(embed: Any, x: Tensor) -> Tensor:
     """(B, C, H, W) -> (B, N, D)"""
     height, width = embed.proj.kernel_size
     if tuple(x.shape[-2:]) != embed.img_size or x.shape[-2] % height or x.shape[-1] % width:

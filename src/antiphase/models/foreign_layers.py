@@ -1,7 +1,8 @@
-"""A softmax self-attention layer taken apart: timm's, torch's and Hugging Face's, so that another can be made of its parts.
+"""Attention layers of timm, torch and Hugging Face: what they are made of, how they are called, and differential layers
+that are made of the same parts and called in the same way.
 
-A Hugging Face class is known by its name, so that `transformers` is needed by nobody who does not use it.
-B batch, N tokens, D width
+A Hugging Face class is recognised by its name, so that `transformers` need not be installed.
+B batch, N tokens, M tokens that are attended to, D width, h differential heads
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from antiphase.config import InputError
 from antiphase.models.attention import DifferentialAttention, project
 
 
-class Stacked(nn.Module):
-    """Three projections that answer as one, queries, keys and values side by side: (B, N, D) -> (B, N, 3D)"""
+class StackedProjections(nn.Module):
+    """Three projections as one module, queries, keys and values side by side: (B, N, D) -> (B, N, 3D)"""
 
     def __init__(self, query: nn.Linear, key: nn.Linear, value: nn.Linear) -> None:
         super().__init__()
@@ -34,10 +35,10 @@ class Stacked(nn.Module):
 
 
 @dataclass(frozen=True)
-class Parts:
-    """What a softmax layer is made of. The modules and parameters are the layer's own."""
+class AttentionParts:
+    """What a softmax layer is made of; the modules and parameters are the layer's own."""
 
-    qkv: nn.Linear | Stacked  # (B, N, D) -> (B, N, 3D)
+    qkv: nn.Linear | StackedProjections  # (B, N, D) -> (B, N, 3D)
     proj: nn.Module  # of the joined heads; nn.Identity where the model does it outside of the layer
     width: int  # D
     heads: int
@@ -49,51 +50,61 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Layout:
+class HuggingFaceLayout:
     """Where a Hugging Face class keeps its projections."""
 
     qkv: tuple[str, ...]  # one module for all three, or one each
-    out: str | None  # None: in the module around it
-    out_elsewhere: str = ""  # there, from the module around it
+    out: str | None  # the output projection; None: it is in the module around the layer
+    out_elsewhere: str = ""  # where it is then, from the module around the layer
 
 
-_BERT = Layout(("query", "key", "value"), None, "output.dense")
-_CLIP = Layout(("q_proj", "k_proj", "v_proj"), "out_proj")
-HUGGING = {
+_BERT = HuggingFaceLayout(("query", "key", "value"), None, "output.dense")
+_CLIP = HuggingFaceLayout(("q_proj", "k_proj", "v_proj"), "out_proj")
+HUGGING_FACE_LAYOUTS = {
     "AlignTextSelfAttention": _BERT,
     "BertSelfAttention": _BERT,
-    "BlipAttention": Layout(("qkv",), "projection"),
+    "BlipAttention": HuggingFaceLayout(("qkv",), "projection"),
     "CLIPAttention": _CLIP,
     "RobertaSelfAttention": _BERT,
     "SiglipAttention": _CLIP,
-    "ViTAttention": Layout(("q_proj", "k_proj", "v_proj"), "o_proj"),
+    "ViTAttention": HuggingFaceLayout(("q_proj", "k_proj", "v_proj"), "o_proj"),
 }
 
 
-def layout_of(module: nn.Module) -> Layout | None:
-    """Of a Hugging Face layer that is known here; None of any other module."""
+IGNORED_ARGUMENTS = {  # passed by Hugging Face's models to every module, used by none of the attention layers known here
+    "num_items_in_batch",
+    "output_attentions",
+    "output_hidden_states",
+    "position_ids",  # the positions are in the tokens already
+    "return_dict",
+    "use_cache",  # a cache itself comes as past_key_values
+}
+
+
+def layout_of(module: nn.Module) -> HuggingFaceLayout | None:
+    """The layout of a Hugging Face layer that is known here; None for any other module."""
     kind = type(module)
-    return HUGGING.get(kind.__name__) if kind.__module__.startswith("transformers.models.") else None
+    return HUGGING_FACE_LAYOUTS.get(kind.__name__) if kind.__module__.startswith("transformers.models.") else None
 
 
-def is_known(module: nn.Module) -> bool:
-    """`parts_of` takes this kind apart. A subclass may compute something else, so it is not the kind."""
+def is_known_layer(module: nn.Module) -> bool:
+    """Whether `parts_of` knows this class; a subclass may compute something else, so it is not known."""
     return type(module) in (TimmAttention, nn.MultiheadAttention) or layout_of(module) is not None
 
 
-def parts_of(module: Any) -> Parts:
+def parts_of(module: Any) -> AttentionParts:
     """The parts of a softmax layer; an option that a differential layer has no place for is refused by name."""
     if type(module) is TimmAttention:
-        return _timm(module)
+        return _timm_parts(module)
     if type(module) is nn.MultiheadAttention:
-        return _torch(module)
+        return _torch_parts(module)
     layout = layout_of(module)
     if layout is None:
         raise InputError(f"{type(module).__name__} is a kind that is not known here")
-    return _hugging(module, layout)
+    return _hugging_face_parts(module, layout)
 
 
-def _timm(module: Any) -> Parts:
+def _timm_parts(module: Any) -> AttentionParts:
     if module.gate is not None:
         raise InputError("timm's Attention with gated=True is not replaced: a differential layer has no gate")
     width = module.qkv.in_features
@@ -101,7 +112,7 @@ def _timm(module: Any) -> Parts:
         raise InputError(
             f"timm's Attention with heads of another width than {width} / heads, or dim_out, is not replaced"
         )
-    return Parts(
+    return AttentionParts(
         module.qkv,
         module.proj,
         width,
@@ -114,7 +125,7 @@ def _timm(module: Any) -> Parts:
     )
 
 
-def _torch(module: Any) -> Parts:
+def _torch_parts(module: Any) -> AttentionParts:
     if not module._qkv_same_embed_dim:
         raise InputError("nn.MultiheadAttention with kdim or vdim is cross-attention, which is not replaced")
     if module.bias_k is not None or module.add_zero_attn:
@@ -122,10 +133,10 @@ def _torch(module: Any) -> Parts:
     width = module.embed_dim
     qkv = nn.Linear(width, 3 * width, bias=module.in_proj_bias is not None, device="meta")
     qkv.weight, qkv.bias = module.in_proj_weight, module.in_proj_bias
-    return Parts(qkv, module.out_proj, width, module.num_heads, attn_drop=module.dropout)
+    return AttentionParts(qkv, module.out_proj, width, module.num_heads, attn_drop=module.dropout)
 
 
-def _hugging(module: Any, layout: Layout) -> Parts:
+def _hugging_face_parts(module: Any, layout: HuggingFaceLayout) -> AttentionParts:
     kind = type(module).__name__
     linears: dict[str, Any] = {name: getattr(module, name, None) for name in (*layout.qkv, *filter(None, [layout.out]))}
     for name, linear in linears.items():
@@ -140,8 +151,8 @@ def _hugging(module: Any, layout: Layout) -> Parts:
     ):
         raise InputError(f"the projections of this {kind} are not from {width} to {width}: it is not replaced")
     drop = next(d for d in (getattr(module, n, None) for n in ("attention_dropout", "dropout")) if d is not None)
-    return Parts(
-        first if len(projections) == 1 else Stacked(*projections),
+    return AttentionParts(
+        first if len(projections) == 1 else StackedProjections(*projections),
         nn.Identity() if layout.out is None else linears[layout.out],
         width,
         next(n for n in (getattr(module, a, None) for a in ("num_attention_heads", "num_heads")) if n is not None),
@@ -149,52 +160,50 @@ def _hugging(module: Any, layout: Layout) -> Parts:
     )
 
 
-# ------------------------------------------------------------------------------------------------- models.calls
-# How attention layers of other libraries are called, and differential layers that are called in the same way.
-#
-# B batch, N tokens, D width, h differential heads
+# ------------------------------------------------------------------------------------------------- layers to put in their place
 
 
 @dataclass(frozen=True)
-class Call:
-    """What a self-attention layer was given, and how it answers."""
+class AttentionCall:
+    """The arguments of one call of a self-attention layer, in one form for all libraries, and the form of its return value."""
 
     x: Tensor  # (B, N, D)
-    mask: Tensor | None  # as `attention_maps` takes it, and one for two maps a head as `for_both` makes it
-    answer: Callable[[Tensor, Tensor | None], Any]  # the output (B, N, D) and a map -> what the layer returns
+    mask: Tensor | None  # as `attention_maps` takes it, or with a mask for each of a head's two maps (B, h, 2, N, M)
+    result: Callable[[Tensor, Tensor | None], Any]  # from the output (B, N, D) and the map to what the layer returns
     is_causal: bool = False
     wants_map: bool = False
 
 
-class Called(DifferentialAttention):
-    """Differential attention that is called as the layer in whose place it stands."""
+class DropInAttention(DifferentialAttention):
+    """Differential attention that is called like the layer it replaces."""
 
-    KEPT: ClassVar[dict[str, Any]] = {}  # attributes of that layer which it or its callers need, and their defaults
+    COPIED: ClassVar[dict[str, Any]] = {}  # attributes of that layer which it or its callers need, and their defaults
 
-    def understood(self, *args: Any, **kwargs: Any) -> Call:
+    def read_call(self, *args: Any, **kwargs: Any) -> AttentionCall:
+        """The arguments of `forward` in one form for all libraries."""
         raise NotImplementedError
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        call = self.understood(*args, **kwargs)
+        call = self.read_call(*args, **kwargs)
         if not call.wants_map:
-            return call.answer(super().forward(call.x, call.mask, call.is_causal), None)
+            return call.result(super().forward(call.x, call.mask, call.is_causal), None)
         q, k, v = project(self, call.x)
         combined = self.combined(q, k, call.mask, call.is_causal)
-        return call.answer(self.finish(combined @ v), combined)
+        return call.result(self.finish(combined @ v), combined)
 
 
-class DifferentialMultihead(Called):
-    """Called as nn.MultiheadAttention, on itself: `attn(x, x, x, ...)`.
+class DifferentialMultihead(DropInAttention):
+    """Called like nn.MultiheadAttention as self-attention: `attn(x, x, x, ...)`.
 
     The weights it returns are A1 - lambda A2 of its h heads, or their mean; their rows do not sum to one.
     """
 
-    KEPT: ClassVar[dict[str, Any]] = {"batch_first": False}
-    in_proj_bias = None  # without one, torch's encoder layers do not take the fast path around their attention module
+    COPIED: ClassVar[dict[str, Any]] = {"batch_first": False}
+    in_proj_bias = None  # without one, torch's encoder layers do not take their fast path around the attention module
 
     batch_first: bool
 
-    def understood(
+    def read_call(
         self,
         query: Tensor,
         key: Tensor,
@@ -204,7 +213,7 @@ class DifferentialMultihead(Called):
         attn_mask: Tensor | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
-    ) -> Call:
+    ) -> AttentionCall:
         if key is not query or value is not query:
             raise InputError(
                 "differential attention was called as cross-attention (its keys or values are not its queries' tokens): "
@@ -219,79 +228,76 @@ class DifferentialMultihead(Called):
             raise InputError("is_causal is a hint only, as in nn.MultiheadAttention: give the mask beside it")
         x = query if self.batch_first else query.transpose(0, 1)
         mask = torch_mask(attn_mask, key_padding_mask, x)
-        if mask is not None and mask.shape[1] > 1:  # one for each map: those of head i are 2i and 2i+1
-            mask = self._of_both_maps(mask)
+        if mask is not None and mask.shape[1] > 1:  # one mask for each map: those of head i are 2i and 2i+1
+            mask = self._by_head(mask)
 
-        def answer(out: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        def result(out: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
             out = out if self.batch_first else out.transpose(0, 1)
             return out, weights.mean(dim=1) if weights is not None and average_attn_weights else weights
 
-        return Call(x, mask, answer, wants_map=need_weights)
+        return AttentionCall(x, mask, result, wants_map=need_weights)
 
-    def _of_both_maps(self, mask: Tensor) -> Tensor:
+    def _by_head(self, mask: Tensor) -> Tensor:
+        """(B, 2h, N, N) -> (B, h, 2, N, N)"""
         if mask.shape[1] != 2 * self.num_heads:
             raise InputError(
-                f"attn_mask has {mask.shape[1]} masks an example, and this layer {2 * self.num_heads} maps"
+                f"attn_mask has {mask.shape[1]} masks per example, and this layer {2 * self.num_heads} maps"
             )
-        return mask.reshape(len(mask), self.num_heads, 2, *mask.shape[2:])  # (B, h, 2, N, N)
+        return mask.reshape(len(mask), self.num_heads, 2, *mask.shape[2:])
 
 
-class DifferentialHugging(Called):
-    """Called as the attention of a Hugging Face encoder: `attn(hidden_states, attention_mask, ...)` -> (output, None)."""
+class DifferentialHuggingFace(DropInAttention):
+    """Called like the attention of a Hugging Face encoder: `attn(hidden_states, attention_mask, ...)` -> (output, None)."""
 
-    KEPT: ClassVar[dict[str, Any]] = {"is_causal": False, "config": None}
+    COPIED: ClassVar[dict[str, Any]] = {"is_causal": False, "config": None}
 
     is_causal: bool
     config: Any
 
-    def understood(self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> Call:
+    def read_call(self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> AttentionCall:
         if kwargs.pop("output_attentions", None) or getattr(self.config, "output_attentions", False):
             raise InputError(
-                "output_attentions is refused: differential attention has two maps a head; read them with antiphase.taps"
+                "output_attentions is refused: differential attention has two maps per head; read them with antiphase.taps"
             )
-        return hugging_call(self, hidden_states, attention_mask, **kwargs)
+        return hugging_face_call(self, hidden_states, attention_mask, **kwargs)
 
 
-# ------------------------------------------------------------------------------------------------- masks
+# ------------------------------------------------------------------------------------------------- masks and calls
+
+
 def torch_mask(attn_mask: Tensor | None, padding: Tensor | None, like: Tensor) -> Tensor | None:
-    """nn.MultiheadAttention's two masks (True or -inf: not to be seen) as one that is added to the scores of a batch
-    `like` (B, ...): (1 or B, 1 or heads, N or 1, M)"""
+    """nn.MultiheadAttention's two masks (True or -inf: not attended to) as one that is added to the scores.
+
+    (1 or B, 1 or heads, N or 1, M), of the dtype and on the device of `like`, whose first dimension is B
+    """
     total = None
     if attn_mask is not None:
         leading = (len(like), -1) if attn_mask.dim() == 3 else (1, 1)
-        total = _added(attn_mask, like).reshape(*leading, *attn_mask.shape[-2:])
+        total = _additive(attn_mask, like).reshape(*leading, *attn_mask.shape[-2:])
     if padding is not None:
-        hidden = _added(padding, like)[:, None, None, :]
-        total = hidden if total is None else total + hidden
+        padded = _additive(padding, like)[:, None, None, :]
+        total = padded if total is None else total + padded
     return total
 
 
-def _added(mask: Tensor, like: Tensor) -> Tensor:
+def _additive(mask: Tensor, like: Tensor) -> Tensor:
+    """A mask that is True where nothing is attended to, as one of 0 and -inf; one of numbers as it is."""
     if mask.dtype == torch.bool:
         return torch.zeros(mask.shape, dtype=like.dtype, device=like.device).masked_fill(mask, -torch.inf)
     return mask.to(like.dtype)
 
 
-HARMLESS = {  # what Hugging Face's models pass on to every module, and no attention layer of theirs that is known here uses
-    "num_items_in_batch",
-    "output_attentions",
-    "output_hidden_states",
-    "position_ids",  # the positions are in the tokens already
-    "return_dict",
-    "use_cache",  # a cache itself comes as past_key_values
-}
-
-
-def hugging_call(
+def hugging_face_call(
     module: nn.Module,
     hidden_states: Tensor,
     attention_mask: Tensor | None = None,
     is_causal: bool | None = None,
     **kwargs: Any,
-) -> Call:
-    """A call of a Hugging Face layer: a mask of four dimensions or none; whatever else changes the result is refused."""
+) -> AttentionCall:
+    """The arguments of a Hugging Face layer: a mask of four dimensions or none; anything else that would change the result is
+    refused."""
     for name, value in kwargs.items():
-        if name not in HARMLESS and value is not None and value is not False:
+        if name not in IGNORED_ARGUMENTS and value is not None and value is not False:
             raise InputError(
                 f"attention was called with {name}, which is not supported here: call the model without it"
             )
@@ -301,7 +307,7 @@ def hugging_call(
             "build the model with attn_implementation='eager' or 'sdpa'"
         )
     causal = bool(getattr(module, "is_causal", False) if is_causal is None else is_causal)
-    return Call(
+    return AttentionCall(
         hidden_states,
         attention_mask,
         lambda out, _: (out, None),

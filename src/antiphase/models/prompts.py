@@ -1,4 +1,4 @@
-"""How a class is put into words. A set of prompts is one or more templates in which {} stands for the class. No torch."""
+"""Prompts for class names: a set of prompts is one or more templates in which {} stands for the class. No torch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from antiphase.config import InputError
 
-SETS = {
+PROMPT_SETS = {
     "paper": ("a photo of {}",),  # the paper's text, without an article
     "a": ("a photo of a {}",),
     "digit": ("the digit {}",),
@@ -15,9 +15,11 @@ SETS = {
 
 
 def check_prompts(name: str) -> None:
-    """A known set or an existing file; needs no heavy import, so a typing error is caught at once."""
-    if name not in SETS and not Path(name).is_file():
-        raise InputError(f"prompts {name!r} are not known: it takes {', '.join(SETS)}, or a text file of templates")
+    """Refuse what is neither a named set nor a file, before any heavy import."""
+    if name not in PROMPT_SETS and not Path(name).is_file():
+        raise InputError(
+            f"prompts {name!r} are not known: it takes {', '.join(PROMPT_SETS)}, or a text file of templates"
+        )
 
 
 def templates(name: str) -> tuple[str, ...]:
@@ -27,21 +29,21 @@ def templates(name: str) -> tuple[str, ...]:
         from open_clip import OPENAI_IMAGENET_TEMPLATES
 
         return tuple(template("{}") for template in OPENAI_IMAGENET_TEMPLATES)
-    if name in SETS:
-        return SETS[name]
+    if name in PROMPT_SETS:
+        return PROMPT_SETS[name]
     try:
         lines = [line.strip() for line in Path(name).read_text(encoding="utf-8").splitlines()]
     except UnicodeDecodeError:
         raise InputError(f"{name} is not a text file of templates") from None
-    found = tuple(filter(None, lines))
-    if not found:
-        raise InputError(f"{name} holds no template: write one a line, such as 'a photo of a {{}}'")
-    for line in found:
+    read = tuple(filter(None, lines))
+    if not read:
+        raise InputError(f"{name} holds no template: write one per line, such as 'a photo of a {{}}'")
+    for line in read:
         if "{}" not in line:
             raise InputError(f"{name}: the template {line!r} has no {{}} where the class goes")
-    return found
+    return read
 
 
-def texts(class_name: str, of: tuple[str, ...]) -> list[str]:
-    """A class in the words of every template; data sets write "lawn_mower" for what people call a lawn mower."""
-    return [template.replace("{}", class_name.replace("_", " ")) for template in of]
+def fill_templates(class_name: str, templates: tuple[str, ...]) -> list[str]:
+    """Every template with the class name put in; underscores become spaces, since data sets write "lawn_mower"."""
+    return [template.replace("{}", class_name.replace("_", " ")) for template in templates]

@@ -26,7 +26,7 @@ from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.config import ViTConfig
 from antiphase.models.prompts import templates
 from antiphase.models.vit import build
-from antiphase.models.zero_shot import class_embeddings, on_pixels, zero_shot
+from antiphase.models.zero_shot import class_embeddings, zero_shot, zero_shot_from_embeddings
 
 
 def save_checkpoint(
@@ -173,7 +173,7 @@ class Run:
         if isinstance(self.config, ViTConfig):
             return self.classifier(device)
         clip = self.model(device)
-        return on_pixels(clip, self.class_embeddings(clip, images))
+        return zero_shot_from_embeddings(clip, self.class_embeddings(clip, images))
 
     def untrained_for(self, images: ImageSet, device: torch.device | str = "cpu") -> nn.Module:
         """The model as this run began, or would have begun had it not been fine-tuned; of a CLIP one with fresh weights."""

@@ -1,4 +1,4 @@
-"""Texts -> token ids, by CLIP's own vocabulary (open_clip's copy) or, for a small model, as the bytes of the text.
+"""Token ids of texts, by CLIP's own vocabulary (open_clip's copy) or, for a small model, by the bytes of the text.
 
 In both the end of a text is the largest id, since that is where a CLIP reads the text's feature.
 """
@@ -21,7 +21,7 @@ Truncate = Literal["openai", "slip", "never"]
 
 
 @cache
-def _clip() -> Any:
+def _clip_tokenizer() -> Any:
     from open_clip import SimpleTokenizer  # seconds to import
 
     return SimpleTokenizer()
@@ -32,7 +32,7 @@ def encode(text: str, by: TokenizerName = "clip") -> list[int]:
     if not text.strip():
         raise InputError("a text is empty: there is nothing to encode")
     if by == "clip":
-        return [START, *_clip().encode(text), END]
+        return [START, *_clip_tokenizer().encode(text), END]
     last = VOCABULARIES["bytes"] - 1
     return [last - 1, *(1 + byte for byte in text.encode()), last]  # 0 is padding
 

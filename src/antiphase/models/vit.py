@@ -1,4 +1,4 @@
-"""ViTConfig -> classifier, on timm's VisionTransformer."""
+"""The vision transformer of a config, softmax or differential, built on timm's VisionTransformer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def build(config: ViTConfig, *, shape: tuple[int, int, int], classes: int, seed:
 def vision_transformer(
     config: Tower, *, patch: int, shape: tuple[int, int, int], classes: int, seed: int
 ) -> VisionTransformer:
-    """timm's, with the attention that the config says; without classes it ends with the class token's features."""
+    """timm's ViT with the config's attention in each layer; with classes=0 it ends with the class token's features."""
     channels, height, side = shape
     if height != side or side % patch:
         raise InputError(f"patch={patch} does not tile an image of {side} x {height} pixels")
@@ -48,21 +48,21 @@ def vision_transformer(
             norm_layer=partial(nn.LayerNorm, eps=1e-6),
         )
     with seeded(seed, "differential"):
-        for block in give_branches(vit.blocks, config):
+        for block in make_differential(vit.blocks, config):
             if config.init == "official":
-                block.apply(_official)
+                block.apply(_official_initialisation)
     if config.is_differential and config.init == "official":
-        _official(vit.norm)
+        _official_initialisation(vit.norm)
     return vit
 
 
 def softmax_heads(config: Tower) -> int:
-    """One where every layer is about to be replaced: timm checks heads against a width that need not fit them."""
+    """The number of heads timm is asked for: 1 where every layer is replaced, since timm would check heads against the width."""
     return config.heads if Softmax() in config.layers else 1
 
 
-def give_branches(blocks: nn.ModuleList, config: Tower) -> list[nn.Module]:
-    """Replace the attention of the differential layers, keeping their projections; returns the blocks concerned."""
+def make_differential(blocks: nn.ModuleList, config: Tower) -> list[nn.Module]:
+    """Replace the attention of the differential layers, keeping their projections; returns the blocks that were changed."""
     changed = []
     for i, (block, attention) in enumerate(zip(blocks, config.layers)):
         if isinstance(attention, Differential):
@@ -73,7 +73,7 @@ def give_branches(blocks: nn.ModuleList, config: Tower) -> list[nn.Module]:
     return changed
 
 
-def _official(module: nn.Module) -> None:
+def _official_initialisation(module: nn.Module) -> None:
     """PyTorch's default initialisation and LayerNorm eps, which DiffCLIP's blocks end up with (docs/method.md 3.1)."""
     if isinstance(module, nn.Linear):
         module.reset_parameters()

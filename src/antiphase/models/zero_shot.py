@@ -1,4 +1,4 @@
-"""CLIP as a classifier: the seam for everything that knows images and texts.
+"""CLIP as a classifier: an image belongs to the class whose prompts are nearest to it.
 
 B batch, K classes, E width of the joint space
 """
@@ -19,12 +19,12 @@ from antiphase.models.classifier import Normalized
 from antiphase.models.clip import CLIP
 from antiphase.models.tokenizer import tokenize
 
-TEXTS = 64  # encoded at a time
+BATCH = 64  # texts encoded at once
 OPENAI_MEAN, OPENAI_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 
 
 class ZeroShot(nn.Module):
-    """Scaled cosine similarity to one text embedding per class. Holds no text tower: only what looks at images is tapped."""
+    """Scaled cosine similarity to one text embedding per class. It holds no text tower, only the image encoder."""
 
     classes: Tensor
 
@@ -47,11 +47,11 @@ def zero_shot(
 ) -> ZeroShot:
     """A classifier in float32 from our CLIP or any model of open_clip (`tokenizer`: open_clip.get_tokenizer(...))."""
     embeddings = class_embeddings(clip, class_names, templates, tokenizer=tokenizer)
-    return on_pixels(clip, embeddings)
+    return zero_shot_from_embeddings(clip, embeddings)
 
 
-def on_pixels(clip: Any, embeddings: Tensor) -> ZeroShot:
-    """The classifier for class embeddings that are there already."""
+def zero_shot_from_embeddings(clip: Any, embeddings: Tensor) -> ZeroShot:
+    """A classifier in float32 from class embeddings (K, E) that were computed before."""
     visual = clip.visual
     if not isinstance(clip, CLIP):  # open_clip normalises outside; what it was trained with is noted on the tower
         mean, std = getattr(visual, "image_mean", None), getattr(visual, "image_std", None)
@@ -72,27 +72,29 @@ def class_embeddings(
         raise InputError(
             f"class {[bool(n.strip()) for n in class_names].index(False)} has no name to put into a prompt"
         )
-    worded = [text for name in class_names for text in prompts.texts(name, tuple(templates))]
-    device, found = clip.logit_scale.device, []
-    read: dict[tuple[int, ...], str] = {}  # token row -> the first text that gave it
-    with torch.no_grad(), console.progress("class prompts", len(worded), show=len(worded) > 8 * TEXTS) as advance:
-        for start in range(0, len(worded), TEXTS):
-            some = worded[start : start + TEXTS]
+    prompted = [text for name in class_names for text in prompts.fill_templates(name, tuple(templates))]
+    device, embeddings = clip.logit_scale.device, []
+    first_text: dict[tuple[int, ...], str] = {}  # token row -> the first text that gave it
+    with torch.no_grad(), console.progress("class prompts", len(prompted), show=len(prompted) > 8 * BATCH) as advance:
+        for start in range(0, len(prompted), BATCH):
+            some = prompted[start : start + BATCH]
             tokens = clip.tokenize(some) if isinstance(clip, CLIP) else (tokenizer or tokenize)(some).to(device)
             context = clip.text.config.context if isinstance(clip, CLIP) else tokens.shape[1]
-            _check_told_apart(some, tokens, context, read)
-            found.append(clip.encode_text(tokens))
+            _check_distinguishable(some, tokens, context, first_text)
+            embeddings.append(clip.encode_text(tokens))
             advance(len(some), "")
-    each = F.normalize(torch.cat(found).float(), dim=-1).reshape(len(class_names), len(templates), -1)
+    each = F.normalize(torch.cat(embeddings).float(), dim=-1).reshape(len(class_names), len(templates), -1)
     return F.normalize(each.mean(dim=1), dim=-1)
 
 
-def _check_told_apart(texts: Sequence[str], tokens: Tensor, context: int, read: dict[tuple[int, ...], str]) -> None:
-    """Refuses texts of different words that are the same once they are cut."""
+def _check_distinguishable(
+    texts: Sequence[str], tokens: Tensor, context: int, first_text: dict[tuple[int, ...], str]
+) -> None:
+    """Refuse different texts that have the same tokens once they are cut to the context."""
     for text, row in zip(texts, tokens.tolist()):
         if len(row) < context or not row[-1]:  # it was not cut: there is room behind it
             continue
-        first = read.setdefault(tuple(row), text)
+        first = first_text.setdefault(tuple(row), text)
         if first.casefold() != text.casefold():
             raise InputError(
                 f"the prompts {first!r} and {text!r} are the same once cut to the {context} tokens that the model reads: "

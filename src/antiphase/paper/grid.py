@@ -14,7 +14,7 @@ from antiphase.clip_scales import CLIP_SCALES
 from antiphase.config import Budget
 from antiphase.data.catalog import CATALOG, entry_of
 from antiphase.measures.crossover import crossover
-from antiphase.models.clip_config import VARIANTS, sized
+from antiphase.models.clip_config import VARIANTS, clip_of_sizes
 from antiphase.models.config import Differential, Softmax, ViTConfig
 from antiphase.paper.contrasts import Side, Values, difference_line, line, pair, success, trained_lines
 from antiphase.paper.questions import (
@@ -191,7 +191,7 @@ class Setting:
             return self.pair[variant == "DiffCLIP"]
         scale = CLIP_SCALES[self.scale]
         ours, theirs = VARIANTS[variant]
-        model = sized(scale, (vision or ours,), (theirs,))
+        model = clip_of_sizes(scale, (vision or ours,), (theirs,))
         training = ContrastiveConfig.at(scale, seed=seed)
         return TrainClip(
             model=model, training=training, pairs=self._pairs, prompts=scale.prompts, images=self.s.train_images

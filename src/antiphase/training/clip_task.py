@@ -29,7 +29,7 @@ from antiphase.measures.success import accuracy
 from antiphase.models.attention import lambdas
 from antiphase.models.clip import CLIP
 from antiphase.models.clip_config import CLIPConfig
-from antiphase.models.prompts import texts
+from antiphase.models.prompts import fill_templates
 from antiphase.models.run import Run
 from antiphase.models.tokenizer import tokens_for, too_long
 from antiphase.models.zero_shot import zero_shot
@@ -68,7 +68,7 @@ def train_clip(
 
 def pairs_from_prompts(images: ImageSet, templates: tuple[str, ...]) -> PairSet:
     """Images with classes as image-caption pairs: the captions of an image are the templates filled with its class."""
-    return of_classes(images, [texts(name, templates) for name in images.class_names])
+    return of_classes(images, [fill_templates(name, templates) for name in images.class_names])
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,10 @@ class ContrastiveTask:
     def _all_captions(self) -> list[tuple[tuple[str, ...], ...]]:
         if isinstance(self.test_set, PairSet):
             return [self.train_set.captions, self.test_set.captions]
-        return [self.train_set.captions, tuple(tuple(texts(c, self.templates)) for c in self.test_set.class_names)]
+        return [
+            self.train_set.captions,
+            tuple(tuple(fill_templates(c, self.templates)) for c in self.test_set.class_names),
+        ]
 
     def data(self) -> dict[str, Any]:
         train, test, prompts, skipped = self.train_set, self.test_set, {}, {}

@@ -24,7 +24,7 @@ from torch import nn
 from antiphase import console, files, runtime
 from antiphase.data.imageset import ImageSet
 from antiphase.models.config import ViTConfig
-from antiphase.models.fast_path import lean
+from antiphase.models.fast_path import fast_path
 from antiphase.models.run import Run
 from antiphase.training.config import ContrastiveConfig, TrainConfig
 from antiphase.training.diagnose import explain_divergence, first_non_finite
@@ -180,7 +180,7 @@ class Learner:
             group["lr"] = lr
         self.optimizer.zero_grad(set_to_none=True)
         device = next(self.model.parameters()).device
-        with lean(self.model):
+        with fast_path(self.model):
             with torch.autocast(device.type, torch.bfloat16, enabled=self.config.precision == "bf16"):
                 loss, correct = self.objective(self.module, batch, epoch=epoch)
             value = loss.item()

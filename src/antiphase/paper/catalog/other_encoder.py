@@ -5,7 +5,7 @@ from __future__ import annotations
 from antiphase.attacks import PGD
 from antiphase.clip_scales import CLIP_SCALES
 from antiphase.measures.bootstrap import PerImage, difference, interval
-from antiphase.models.clip_config import VARIANTS, sized
+from antiphase.models.clip_config import VARIANTS, clip_of_sizes
 from antiphase.paper.contrasts import ASR, pair, success
 from antiphase.paper.grid import PAPER_PAIRS, Setting
 from antiphase.paper.questions import Cell, Foreign, Images
@@ -26,7 +26,7 @@ def _cells(setting: Setting, differential: bool) -> tuple[Foreign, ...]:
     judged = Images(data=data if scale.pairs else "imagenet", n=setting.s.measure_images)
     return tuple(
         Foreign(
-            model=sized(scale, attention[:1], attention[1:]),
+            model=clip_of_sizes(scale, attention[:1], attention[1:]),
             training=ContrastiveConfig.at(scale, seed=seed),
             differential=differential,
             pairs=data,
