@@ -2,6 +2,7 @@
 
 import ast
 import pkgutil
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -44,6 +45,38 @@ def test_a_module_imports_only_from_its_left():
             assert FLOW.index(layer) <= FLOW.index(own), (
                 f"{path.relative_to(SOURCE)} imports {layer}, which is to its right"
             )
+
+
+def test_results_of_commands_do_not_need_the_papers_tables():
+    for path in (SOURCE / "results").rglob("*.py"):
+        assert "paper" not in map(_layer, _imports(path)), f"{path.name} imports paper"
+
+
+def test_every_package_is_one_of_the_flow_and_every_folder_of_modules_is_a_package():
+    packages = {path.parent.relative_to(SOURCE).parts[0] for path in SOURCE.rglob("*.py") if path.parent != SOURCE}
+    assert packages <= set(FLOW) - set(BELOW)
+    for folder in {path.parent for path in SOURCE.rglob("*.py")}:
+        assert (folder / "__init__.py").exists(), f"{folder.relative_to(SOURCE)} has no __init__.py"
+
+
+def test_no_module_is_a_drawer_for_anything():
+    """A name such as utils does not say what is inside."""
+    drawers = {"utils", "util", "helpers", "helper", "misc", "common", "tools"}
+    assert not [path for path in SOURCE.rglob("*.py") if path.stem in drawers]
+
+
+def test_no_test_file_imports_another():
+    """What several test files need is in a conftest or in a module that is no test."""
+    tests = Path(__file__).parent
+    for path in tests.rglob("*.py"):
+        for module in _imports(path):
+            assert not re.match(r"tests\..*\btest_", module), f"{path.relative_to(tests)} imports {module}"
+
+
+def test_every_folder_of_tests_is_named_after_a_package():
+    folders = {path.parent.relative_to(Path(__file__).parent) for path in Path(__file__).parent.rglob("test_*.py")}
+    packages = {path.parent.relative_to(SOURCE) for path in SOURCE.rglob("__init__.py")}
+    assert folders <= packages
 
 
 def test_every_module_has_a_place_in_the_flow():

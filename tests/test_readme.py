@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 import zipfile
@@ -12,17 +11,7 @@ import pytest
 
 from antiphase.cli import COMMANDS
 from tests.conftest import ROOT
-
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
-
-
-def blocks(page: str, language: str) -> list[str]:
-    return [body for kind, body in BLOCK.findall((ROOT / page).read_text()) if kind == language]
-
-
-def commands(page: str) -> list[list[str]]:
-    lines = "".join(blocks(page, "bash")).splitlines()
-    return [shlex.split(line, comments=True) for line in lines if shlex.split(line, comments=True)]
+from tests.doc_blocks import blocks, commands
 
 
 def reordered(words: list[str]) -> list[str]:

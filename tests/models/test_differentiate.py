@@ -22,9 +22,9 @@ from antiphase.models.fast_path import fast_path
 from antiphase.models.foreign_layers import DifferentialMultihead
 from antiphase.models.taps import attention_layers, explicit, taps
 from tests.conftest import ROOT
+from tests.doc_blocks import blocks
 from tests.models import foreign_models as foreign
 from tests.models.foreign_models import CASES, HEADS, IDS, PADDED, WIDTH
-from tests.test_readme import blocks
 
 BARE = ap.Differential(lambda_init=0.0, learned=False, head_norm="none", out_scale="none")
 HUGGING = [
@@ -50,13 +50,13 @@ def cases():
             torch.manual_seed(0)
             built[name] = CASES[name]()
             built[name].model.eval()
-            stir(built[name].model)
+            randomise(built[name].model)
         return built[name]
 
     return case
 
 
-def stir(model):
+def randomise(model):
     """Small models begin with tiny weights and no biases: their maps would be uniform."""
     with torch.no_grad():
         for p in model.parameters():
@@ -105,9 +105,9 @@ def test_each_library_computes_the_written_out_formula(name, cases):
     model = copy.deepcopy(case.model).double()
     given = case.given.double() if case.given.is_floating_point() else case.given
     weights = case.weights(model.get_submodule(case.layer))
-    swapped, _ = ap.differentiate(model, ap.Differential(lambda_init=0.6))
-    layer = swapped.get_submodule(case.layer)
-    x, out = watched(swapped, case.layer, case.run, given)
+    differential, _ = ap.differentiate(model, ap.Differential(lambda_init=0.6))
+    layer = differential.get_submodule(case.layer)
+    x, out = watched(differential, case.layer, case.run, given)
     with torch.no_grad():
         expected = written_out(x, weights, layer, case.seen)
     assert torch.allclose(out, expected, rtol=0, atol=1e-6)
@@ -119,8 +119,8 @@ def test_each_library_computes_what_our_own_layer_computes(name, cases):
     """The layer of models/attention.py, given the same weights, tokens and mask."""
     case = cases(name)
     weights = case.weights(case.model.get_submodule(case.layer))
-    swapped, _ = ap.differentiate(case.model)
-    twin = swapped.get_submodule(case.layer)
+    differential, _ = ap.differentiate(case.model)
+    twin = differential.get_submodule(case.layer)
     ours = DifferentialAttention(WIDTH, HEADS // 2, lambda_init=0.8, learned=True, head_norm=True, gain=1 - 0.8).eval()
     ours.q_norm, ours.k_norm = twin.q_norm, twin.k_norm
     own = {n: p for n, p in twin.state_dict().items() if n.startswith(("lambda", "sub_norm", "q_norm", "k_norm"))}
@@ -130,7 +130,7 @@ def test_each_library_computes_what_our_own_layer_computes(name, cases):
     }
     out = {f"proj.{what}": weights["out"][i].float() for i, what in enumerate(("weight", "bias"))}
     ours.load_state_dict(own | joined | out)
-    x, returned = watched(swapped, case.layer, case.run, case.given)
+    x, returned = watched(differential, case.layer, case.run, case.given)
     with torch.no_grad():
         expected = ours(x, attn_mask=None if case.seen is None else case.seen[:, None])
     assert torch.allclose(returned, expected, rtol=0, atol=1e-6)
@@ -147,8 +147,8 @@ def test_lambda_zero_without_norm_is_softmax_attention_of_the_first_branch(name,
             for part in weights["q"] + weights["k"]:
                 paired = part.data.view(HEADS // 2, 2, d, -1)
                 paired[:, 1] = paired[:, 0]
-        swapped, _ = ap.differentiate(model, BARE)
-        theirs, ours = case.run(model, case.given), case.run(swapped, case.given)
+        differential, _ = ap.differentiate(model, BARE)
+        theirs, ours = case.run(model, case.given), case.run(differential, case.given)
     keep = ~PADDED if name in ("ALIGN text", "BERT", "BERT eager", "RoBERTa", "CLIP text") or "padding" in name else ...
     assert torch.allclose(theirs[keep], ours[keep], rtol=0, atol=1e-5 * float(theirs.abs().max()))
     untouched, _ = ap.differentiate(case.model, BARE)
@@ -159,7 +159,7 @@ def test_lambda_zero_without_norm_is_softmax_attention_of_the_first_branch(name,
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if "causal" in n or n in ("open_clip text", "CLIP text")])
-def test_no_token_hears_from_the_future(name, cases):
+def test_no_token_attends_to_later_tokens(name, cases):
     case = cases(name)
     model, _ = ap.differentiate(case.model)
     run = case.run
@@ -179,7 +179,7 @@ def test_no_token_hears_from_the_future(name, cases):
 @pytest.mark.parametrize(
     "name", [n for n in CASES if "padding" in n or n in ("ALIGN text", "BERT", "BERT eager", "RoBERTa", "CLIP text")]
 )
-def test_padding_is_not_heard(name, cases):
+def test_padded_tokens_do_not_change_the_others(name, cases):
     case = cases(name)
     model, _ = ap.differentiate(case.model)
     other = case.given.clone()
@@ -197,7 +197,7 @@ def test_a_causal_hugging_face_model_is_causal_without_a_mask_too(name):
     hf = foreign.transformers()
     config = getattr(hf, f"{name}Config")(**foreign.SMALL, **foreign.TEXT, is_decoder=name == "Bert", bos_token_id=1)
     softmax = getattr(hf, f"{name}Model")(config).eval()
-    stir(softmax)
+    randomise(softmax)
     model, _ = ap.differentiate(softmax)
     later = IDS.clone()
     later[:, 3:] = 1
@@ -212,7 +212,7 @@ def test_a_causal_hugging_face_model_is_causal_without_a_mask_too(name):
             model(IDS, use_cache=True)
 
 
-def test_a_mask_for_each_head_masks_the_map_that_was_that_heads():
+def test_a_mask_per_head_masks_the_map_made_of_that_head():
     torch.manual_seed(0)
     model, _ = ap.differentiate(nn.ModuleList([nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)]))
     x, mask = torch.randn(2, 5, WIDTH), torch.rand(2 * HEADS, 5, 5) < 0.4
@@ -228,7 +228,7 @@ def test_a_mask_for_each_head_masks_the_map_that_was_that_heads():
     assert torch.allclose(fused, plain, atol=1e-6)
 
 
-def test_a_token_that_may_see_nothing_gets_nothing_and_spoils_nothing():
+def test_a_token_whose_keys_are_all_masked_gets_zero_attention_and_finite_gradients():
     """Causal with padding on the left: the first token sees no key at all."""
     torch.manual_seed(0)
     block = nn.TransformerEncoderLayer(WIDTH, HEADS, 32, 0.0, batch_first=True)
@@ -241,7 +241,7 @@ def test_a_token_that_may_see_nothing_gets_nothing_and_spoils_nothing():
     assert torch.equal(x.grad[:, 0], torch.zeros(1, WIDTH))
 
 
-def test_weights_that_are_asked_for_are_the_combined_map():
+def test_returned_attention_weights_are_the_combined_map():
     torch.manual_seed(0)
     model, _ = ap.differentiate(nn.ModuleList([nn.MultiheadAttention(WIDTH, HEADS)]))
     x = torch.randn(5, 2, WIDTH)
@@ -305,7 +305,7 @@ def test_dropout_of_the_replaced_layer_stays():
 
 
 @pytest.mark.parametrize("name", ["timm", "open_clip vision", "encoder", "BLIP vision", "ALIGN text"])
-def test_a_state_dict_goes_round(name, cases):
+def test_a_state_dict_can_be_saved_and_loaded_again(name, cases):
     case = cases(name)
     first, _ = ap.differentiate(case.model, seed=1)
     second, _ = ap.differentiate(copy.deepcopy(case.model), carry=False, seed=2)
@@ -316,11 +316,11 @@ def test_a_state_dict_goes_round(name, cases):
         assert torch.equal(case.run(copy.deepcopy(first), case.given), case.run(first, case.given))
 
 
-def test_the_model_is_copied_unless_told_otherwise(cases):
+def test_the_model_is_copied_unless_inplace_is_set(cases):
     model = copy.deepcopy(cases("timm").model)
-    swapped, _ = ap.differentiate(model)
+    differential, _ = ap.differentiate(model)
     assert type(model.blocks[0].attn) is TimmAttention
-    assert swapped.blocks[0].attn.qkv.weight is not model.blocks[0].attn.qkv.weight
+    assert differential.blocks[0].attn.qkv.weight is not model.blocks[0].attn.qkv.weight
     weights = {id(p) for p in model.parameters()}
     same, _ = ap.differentiate(model, inplace=True)
     assert same is model
@@ -336,17 +336,17 @@ def test_nothing_is_changed_when_something_is_refused():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_dtype_mode_and_frozen_weights_stay(dtype, cases):
+def test_dtype_training_mode_and_frozen_weights_are_kept(dtype, cases):
     model = copy.deepcopy(cases("encoder").model).to(dtype).requires_grad_(False)
-    swapped, report = ap.differentiate(model)
-    assert {p.dtype for p in swapped.parameters()} == {dtype}
-    trained = {n for n, p in swapped.named_parameters() if p.requires_grad}
+    differential, report = ap.differentiate(model)
+    assert {p.dtype for p in differential.parameters()} == {dtype}
+    trained = {n for n, p in differential.named_parameters() if p.requires_grad}
     assert trained == {f"{row.name}.{n}" for row in report.layers for n in row.new}
-    assert swapped(cases("encoder").given.to(dtype)).dtype == dtype
-    assert not swapped.layers[0].self_attn.training
+    assert differential(cases("encoder").given.to(dtype)).dtype == dtype
+    assert not differential.layers[0].self_attn.training
 
 
-def test_new_weights_belong_to_the_seed_and_the_layer(cases):
+def test_new_weights_depend_on_the_seed_and_the_layer_name_only(cases):
     model = cases("open_clip text").model
     one, _ = ap.differentiate(model, seed=3)
     two, _ = ap.differentiate(model, seed=3, layers=["transformer"])
@@ -401,7 +401,7 @@ def test_the_report_says_what_became_of_every_weight(cases):
     assert fresh.parameters_after == report.parameters_after
 
 
-def test_an_output_projection_outside_of_the_layer_is_left_and_said(cases):
+def test_an_output_projection_outside_of_the_layer_is_left_and_reported(cases):
     model, report = ap.differentiate(cases("ALIGN text").model, carry=False)
     row = report.layers[0]
     assert row.projections["q"] == "weight new, bias new"
@@ -437,15 +437,15 @@ def test_a_schedule_counts_the_layers_of_each_stack(cases):
     assert report.layers[0].gain == pytest.approx(0.3)
 
 
-def test_odd_heads_can_be_cut_anew():
+def test_an_odd_number_of_heads_can_be_regrouped_by_diff_heads():
     torch.manual_seed(0)
     model = nn.ModuleList([nn.MultiheadAttention(24, 3, batch_first=True)])
-    swapped, report = ap.differentiate(model, diff_heads=2)
+    differential, report = ap.differentiate(model, diff_heads=2)
     assert "do not pair" in str(report)
     x = torch.randn(2, 5, 24)
-    check(swapped[0], x, x, x)
+    check(differential[0], x, x, x)
     with pytest.raises(InputError, match="attn_mask has 3 masks an example, and this layer 4 maps"):
-        swapped[0](x, x, x, attn_mask=torch.zeros(6, 5, 5))
+        differential[0](x, x, x, attn_mask=torch.zeros(6, 5, 5))
 
 
 # ------------------------------------------------------------------------------------------------- what is refused, what is left
@@ -478,7 +478,7 @@ def test_pooling_with_learned_queries_is_left():
     assert model.encode_image(torch.rand(1, 3, 16, 16)).isfinite().all()
 
 
-def test_a_layer_that_turns_out_to_be_cross_attention_says_so():
+def test_a_replaced_layer_called_as_cross_attention_is_refused():
     model, _ = ap.differentiate(nn.ModuleList([nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)]))
     x = torch.randn(1, 4, WIDTH)
     with pytest.raises(InputError, match=r"called as cross-attention.*leave this layer out"):
@@ -530,12 +530,12 @@ def test_bad_arguments_are_refused(kwargs, sentence, cases):
         ap.differentiate(cases("timm").model, **kwargs)
 
 
-def test_a_query_norm_of_each_head_wants_its_heads(cases):
+def test_a_layer_with_query_norm_keeps_half_of_its_heads(cases):
     with pytest.raises(InputError, match="norm for queries of its 4 heads"):
         ap.differentiate(cases("timm qk_norm").model, diff_heads=3)
 
 
-def test_calls_that_no_differential_layer_understands_are_refused():
+def test_calls_with_unsupported_arguments_are_refused():
     model, _ = ap.differentiate(nn.ModuleList([nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)]))
     x = torch.randn(4, WIDTH)
     with pytest.raises(InputError, match=r"takes batches.*it was given \(4, 24\)"):
@@ -546,7 +546,7 @@ def test_calls_that_no_differential_layer_understands_are_refused():
 
 
 @pytest.mark.parametrize("name", HUGGING)
-def test_hugging_face_attentions_are_refused_rather_than_empty(name, cases):
+def test_output_attentions_is_refused_rather_than_empty(name, cases):
     case = cases(name)
     model, _ = ap.differentiate(case.model)
     with pytest.raises(InputError, match=r"output_attentions is refused: .*antiphase.taps"):
@@ -557,7 +557,7 @@ def test_hugging_face_attentions_are_refused_rather_than_empty(name, cases):
         model(case.given)
 
 
-def test_what_else_hugging_face_may_pass_is_refused_by_name(cases):
+def test_unsupported_hugging_face_arguments_are_refused_by_name(cases):
     case = cases("ALIGN text")
     layer = ap.differentiate(case.model)[0].get_submodule(case.layer)
     x = torch.randn(2, 6, WIDTH)
@@ -584,33 +584,35 @@ def test_both_towers_of_blip_in_one_model():
     small = {**foreign.SMALL, **foreign.IMAGES}
     text = {**foreign.SMALL, **foreign.TEXT, "encoder_hidden_size": WIDTH, "bos_token_id": 1, "sep_token_id": 2}
     model = hf.BlipForConditionalGeneration(hf.BlipConfig(text_config=text, vision_config=small))
-    swapped, report = ap.differentiate(model)
+    differential, report = ap.differentiate(model)
     assert [row.name for row in report.layers] == [f"vision_model.encoder.layers.{i}.self_attn" for i in (0, 1)]
     assert len(report.left) == 4
     assert {row.kind for row in report.left} == {"transformers BlipTextSelfAttention"}
-    swapped(torch.rand(1, 3, 16, 16), IDS[:1]).logits.sum().backward()
-    assert swapped.vision_model.encoder.layers[0].self_attn.lambda_q1.grad.abs().max() > 0
+    differential(torch.rand(1, 3, 16, 16), IDS[:1]).logits.sum().backward()
+    assert differential.vision_model.encoder.layers[0].self_attn.lambda_q1.grad.abs().max() > 0
 
 
-def test_the_page_shows_what_happens(capsys):
+def test_the_examples_of_the_documentation_run(capsys):
     foreign.transformers()
     plain, hugging = blocks("docs/differentiate.md", "python")
     exec(plain, {})
     assert "12 attention layers are differential now" in capsys.readouterr().out
-    told = {}
-    exec(hugging, told)
+    names = {}
+    exec(hugging, names)
     assert "encoder.layer.0.attention.output.dense" in capsys.readouterr().out
-    maps = told["record"]["encoder.layer.0.attention.self"]
+    maps = names["record"]["encoder.layer.0.attention.self"]
     assert not maps.noise[..., 3].any()
     assert not maps.signal[..., 3].any()
-    assert all(f"`{name}`" in (ROOT / "docs/differentiate.md").read_text() for name in foreign_layers.HUGGING)
+    assert all(
+        f"`{name}`" in (ROOT / "docs/differentiate.md").read_text() for name in foreign_layers.HUGGING_FACE_LAYOUTS
+    )
 
 
 # ------------------------------------------------------------------------------------------------- the lens, attacks
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_taps_see_the_new_layers_and_the_old_ones_under_their_masks(name, cases):
+def test_taps_record_new_and_old_layers_with_their_masks(name, cases):
     case = cases(name)
     model, _ = ap.differentiate(case.model, layers=[case.layer])  # so some are softmax still
     with torch.no_grad():
@@ -634,7 +636,7 @@ def test_taps_see_the_new_layers_and_the_old_ones_under_their_masks(name, cases)
 
 
 @pytest.mark.parametrize("name", ["timm", "timm qk_norm"])
-def test_a_swapped_vit_is_run_for_its_class_token_alone_where_that_is_the_same(name, cases):
+def test_a_differentiated_vit_takes_the_fast_path_where_its_logits_are_the_same(name, cases):
     case = cases(name)
     model, _ = ap.differentiate(case.model)
     with torch.no_grad(), fast_path(model):
@@ -655,12 +657,12 @@ class Pooled(nn.Module):
 
 @pytest.fixture(params=["BLIP vision", "open_clip vision", "encoder"])
 def classifier(request):
-    """Pixels to logits, swapped."""
+    """Pixels to logits, differential."""
     torch.manual_seed(0)
     if request.param == "BLIP vision":
         hf = foreign.transformers()
         tower = hf.BlipVisionModel(hf.BlipVisionConfig(**foreign.SMALL, image_size=8, patch_size=4))
-        stir(tower)
+        randomise(tower)
         return ap.differentiate(Normalized(Pooled(tower), 0.5, 0.5).eval())[0]
     if request.param == "encoder":
         from tests.models.encoder import Encoder
@@ -668,7 +670,7 @@ def classifier(request):
         return ap.differentiate(Encoder().eval())[0]
     vision = {"image_size": 8, "patch_size": 4, "width": WIDTH, "layers": 2, "head_width": 6}
     clip = open_clip.CLIP(12, vision, {"width": WIDTH, "layers": 1, "heads": 2}).eval()
-    swapped, _ = ap.differentiate(clip)
+    differential, _ = ap.differentiate(clip)
 
     class ThreeChannels(nn.Module):
         def __init__(self, inner):
@@ -679,10 +681,10 @@ def classifier(request):
             return self.inner(x.expand(-1, 3, -1, -1))
 
     names = [f"{i}" for i in range(10)]
-    return ThreeChannels(ap.zero_shot(swapped, names, ["a {}"], tokenizer=open_clip.SimpleTokenizer()))
+    return ThreeChannels(ap.zero_shot(differential, names, ["a {}"], tokenizer=open_clip.SimpleTokenizer()))
 
 
-def test_a_swapped_model_is_attacked_and_measured_like_any_other(classifier, digits):
+def test_a_differentiated_model_is_attacked_and_measured_like_any_other(classifier, digits):
     few = digits[1].subset(6)
     x, _, ids = few.all
     with torch.no_grad():

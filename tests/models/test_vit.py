@@ -1,86 +1,19 @@
-"""ViT and DiffViT are one config; the maps are what the paper says they are."""
+"""ViT and DiffViT are the DiffCLIP authors', twins where they should be, and built from a seed."""
 
 import argparse
 import math
 
 import pytest
 import torch
-from timm.layers import DiffAttention
 
-from antiphase.config import InputError
-from antiphase.models import Differential, Schedule, Softmax, ViTConfig
-from antiphase.models.attention import DifferentialAttention, lambdas, project
+from antiphase.models import Differential, Softmax, ViTConfig
+from antiphase.models.attention import lambdas
 from antiphase.models.classifier import Normalized
-from antiphase.models.taps import attention_layers, explicit, taps
+from antiphase.models.taps import taps
 from antiphase.models.vit import build
+from tests.models.small_models import CIFAR, parameters
 
-CIFAR = {"shape": (3, 32, 32), "classes": 10}
 BARE = Differential(lambda_init=0.8, learned=False, head_norm="none", out_scale="none")
-
-
-def parameters(model):
-    return sum(p.numel() for p in model.parameters())
-
-
-@pytest.fixture
-def x():
-    return torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-
-
-def test_rows_of_a_differential_map_sum_to_one_minus_lambda(x):
-    model = build(ViTConfig(depth=2, attention=(Differential(),)), **CIFAR)
-    with taps(model) as record:
-        model(x)
-    for maps in record.values():
-        rows = maps.combined.sum(dim=-1)
-        assert torch.allclose(rows, (1 - maps.lam[..., 0]).expand_as(rows), atol=1e-6)
-        assert torch.allclose(maps.signal.sum(dim=-1), torch.ones(()), atol=1e-6)
-
-
-def test_explicit_and_fused_attention_agree(x):
-    vit = build(ViTConfig(depth=2), **CIFAR)
-    fused = vit(x)
-    with explicit(vit):
-        assert torch.allclose(vit(x), fused, atol=1e-5)
-    layer = build(ViTConfig(attention=(Differential(),)), **CIFAR).model.blocks[0].attn
-    q, k, v = project(layer, torch.randn(2, 65, 192))
-    for causal in (False, True):
-        assert torch.allclose(
-            layer.mix_explicit(q, k, v, None, causal), layer.mix_fused(q, k, v, None, causal), atol=1e-5
-        )
-
-
-def test_the_bare_layer_is_the_papers_formula():
-    """A direct transcription of section 3.2, head by head, with its own indexing."""
-    torch.manual_seed(0)
-    width, heads, tokens = 24, 2, 5
-    layer = DifferentialAttention(width, heads, lambda_init=0.8, learned=False, head_norm=False, gain=1.0).double()
-    x = torch.randn(1, tokens, width, dtype=torch.float64)
-    w_q, w_k, w_v = layer.qkv.weight.chunk(3)
-    b_q, b_k, b_v = layer.qkv.bias.chunk(3)
-    d = width // heads // 2
-    columns = []
-    for i in range(heads):
-        first, second = slice(2 * i * d, (2 * i + 1) * d), slice((2 * i + 1) * d, (2 * i + 2) * d)
-        a1, a2 = (
-            torch.softmax((x[0] @ w_q[s].T + b_q[s]) @ (x[0] @ w_k[s].T + b_k[s]).T / math.sqrt(d), dim=-1)
-            for s in (first, second)
-        )
-        value = slice(2 * i * d, 2 * (i + 1) * d)
-        columns.append((a1 - 0.8 * a2) @ (x[0] @ w_v[value].T + b_v[value]))
-    expected = torch.cat(columns, dim=-1) @ layer.proj.weight.T + layer.proj.bias
-    assert torch.allclose(layer(x)[0], expected, atol=1e-12)
-
-
-def test_the_official_layer_is_timms():
-    torch.manual_seed(0)
-    theirs = DiffAttention(48, num_heads=2, qkv_bias=True, depth=3).double()
-    ours = DifferentialAttention(
-        48, 2, lambda_init=theirs.lambda_init, learned=True, head_norm=True, gain=1 - theirs.lambda_init
-    ).double()
-    ours.load_state_dict(theirs.state_dict())
-    x = torch.randn(2, 7, 48, dtype=torch.float64)
-    assert torch.allclose(ours(x), theirs(x), atol=1e-12)
 
 
 def _official_tower(fixtures, name):
@@ -152,24 +85,6 @@ def test_softmax_and_differential_layers_mix(x):
     assert list(lambdas(model)) == ["model.blocks.1.attn"]
 
 
-def test_lambda_starts_where_it_is_told():
-    schedule = [Schedule().at(layer) for layer in range(3)]
-    assert schedule == pytest.approx([0.2, 0.3555, 0.4707], abs=1e-4)
-    assert Schedule(index_base=1).at(0) == pytest.approx(0.3555, abs=1e-4)
-    fixed = build(ViTConfig(depth=3, attention=(Differential(lambda_init=(0.1, 0.5, 0.9), learned=False),)), **CIFAR)
-    assert list(lambdas(fixed).values()) == pytest.approx([0.1, 0.5, 0.9])
-    learned = build(ViTConfig(attention=(Differential(lambda_init=Schedule()),)), **CIFAR)
-    layer = learned.model.blocks[0].attn
-    by_hand = (layer.lambda_q1 @ layer.lambda_k1).exp() - (layer.lambda_q2 @ layer.lambda_k2).exp() + 0.2
-    assert next(iter(lambdas(learned).values())) == pytest.approx(by_hand.item(), abs=1e-6)
-
-
-@pytest.mark.parametrize(("scale", "gain"), [("official", 0.5), ("fixed", 0.2), ("none", 1.0)])
-def test_the_gain_is_what_out_scale_says(scale, gain):
-    model = build(ViTConfig(attention=(Differential(lambda_init=0.5, out_scale=scale),)), **CIFAR)
-    assert model.model.blocks[0].attn.gain == gain
-
-
 def test_the_same_seed_builds_the_same_weights_and_leaves_the_global_stream_alone():
     config = ViTConfig(attention=(Differential(),))
     torch.manual_seed(7)
@@ -180,54 +95,23 @@ def test_the_same_seed_builds_the_same_weights_and_leaves_the_global_stream_alon
     assert not torch.equal(a["model.head.weight"], c["model.head.weight"])
 
 
-def test_the_seam_normalises_inside(x):
-    inner = torch.nn.Flatten()
-    seam = Normalized(inner, (0.1, 0.2, 0.3), (0.5, 0.5, 0.25))
-    by_hand = (x - torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1)) / torch.tensor([0.5, 0.5, 0.25]).view(3, 1, 1)
-    assert torch.equal(seam(x), by_hand.flatten(1))
-    assert not list(seam.state_dict())
-
-
-def test_taps_change_nothing_and_leave_nothing(x):
-    model = build(ViTConfig(depth=2, attention=(Softmax(), Differential())), **CIFAR)
-    plain = model(x)
-    with taps(model):
-        assert torch.equal(model(x), plain)
-    assert not any(m._forward_pre_hooks or m._forward_hooks for m in model.modules())
-    with pytest.raises(ZeroDivisionError), taps(model):
-        raise ZeroDivisionError
-    assert not any(m._forward_pre_hooks for m in model.modules())
-
-
-def test_a_model_without_attention_is_refused():
-    with pytest.raises(InputError, match="no attention layer"):
-        attention_layers(torch.nn.Linear(2, 2))
-
-
-@pytest.mark.parametrize(
-    ("make", "named"),
-    [
-        (lambda: ViTConfig(heads=7), "heads=7 does not divide width=192"),
-        (lambda: ViTConfig(heads=3, attention=(Differential(),)), "heads=3 is odd"),
-        (lambda: ViTConfig(diff_heads=5, attention=(Differential(),)), "diff_heads=5 does not fit width=192"),
-        (lambda: ViTConfig(diff_heads=0, attention=(Differential(),)), "diff_heads=0"),
-        (lambda: Differential(lambda_init=1.0), "exactly zero"),
-        (lambda: ViTConfig(depth=2, attention=(Differential(lambda_init=(0.5, 1.0)),)), "layer 1"),
-        (
-            lambda: ViTConfig(depth=3, attention=(Differential(lambda_init=(0.5, 0.6)),)),
-            "2 values for a model of depth 3",
-        ),
-        (lambda: ViTConfig(depth=3, attention=(Softmax(), Differential())), "2 layers for a model of depth 3"),
-        (lambda: ViTConfig(depth=0), "depth=0"),
-        (lambda: Differential(lambda_init=float("nan")), "nan"),
-        (lambda: build(ViTConfig(patch=5), **CIFAR), "patch=5"),
-    ],
-)
-def test_a_config_that_cannot_be_built_is_refused_by_name(make, named):
-    with pytest.raises(InputError, match=named):
-        make()
-
-
 def test_lambda_one_is_allowed_where_it_does_something(x):
     model = build(ViTConfig(attention=(Differential(lambda_init=1.0, out_scale="fixed"),)), **CIFAR)
     assert model(x).isfinite().all()
+
+
+def test_a_mean_and_std_per_channel_equal_an_input_normalised_by_hand(x):
+    mean, std = (0.1, 0.2, 0.3), (0.5, 0.4, 0.25)
+    shift, scale = (torch.tensor(values).view(3, 1, 1) for values in (mean, std))
+    per_channel = build(ViTConfig(width=32, heads=4, mean=mean, std=std), **CIFAR)
+    plain = build(ViTConfig(width=32, heads=4, mean=0.0, std=1.0), **CIFAR)
+    with torch.no_grad():
+        assert torch.equal(per_channel(x), plain((x - shift) / scale))
+        assert not torch.allclose(per_channel(x), build(ViTConfig(width=32, heads=4), **CIFAR)(x), atol=1e-3)
+
+
+def test_one_value_for_every_channel_is_the_same_model_as_one_number(x):
+    grey, colour = ({"mean": value} for value in (0.4, (0.4, 0.4, 0.4)))
+    one, three = (build(ViTConfig(width=32, heads=4, **mean), **CIFAR) for mean in (grey, colour))
+    with torch.no_grad():
+        assert torch.equal(one(x), three(x))

@@ -8,27 +8,16 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 import torch
 
-from antiphase.config import InputError
-from antiphase.files import held
-from antiphase.models import Differential, Softmax, ViTConfig
+from antiphase.models import Softmax, ViTConfig
+from antiphase.models.clip import CLIP
 from antiphase.models.run import Run, read_tensors
-from antiphase.models.vit import build
-from antiphase.training import TrainConfig
-from antiphase.training.augment import crop_flip
-from antiphase.training.distributed import World
-from antiphase.training.loop import Diverged, Learner, train
-from antiphase.training.tasks import AdversarialCrossEntropy, CrossEntropy
-
-SMALL = ViTConfig(patch=2, width=32, heads=4, attention=(Differential(),))
-SHORT = TrainConfig(epochs=2)
-
-
-def weights(run: Run) -> dict[str, torch.Tensor]:
-    return read_tensors(run.folder, "weights")
+from antiphase.training import ContrastiveConfig, TrainConfig
+from antiphase.training.loop import Diverged, Learner, make_optimizer, train
+from tests.training.small_clip import SMALL_CLIP
+from tests.training.small_vit import SHORT, SMALL
 
 
 def test_the_same_config_and_seed_give_the_same_bits(digits, tmp_path):
@@ -111,13 +100,6 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path, shell):
     assert len(Run(tmp_path / "run").log) == 60
 
 
-def test_a_finished_run_is_returned_as_it_is(digits, tmp_path):
-    first = train(SMALL, SHORT, *digits, tmp_path / "run")
-    stamp = (tmp_path / "run" / "checkpoint.json").stat().st_mtime_ns
-    assert train(SMALL, SHORT, *digits, tmp_path / "run").weights_digest == first.weights_digest
-    assert (tmp_path / "run" / "checkpoint.json").stat().st_mtime_ns == stamp
-
-
 def test_the_log_says_what_happened_each_epoch(digits, tmp_path):
     run = train(SMALL, SHORT, *digits, tmp_path / "run")
     assert [row["epoch"] for row in run.log] == [1, 2]
@@ -135,9 +117,6 @@ def test_the_stored_model_is_the_trained_one(digits, tmp_path):
 
     run = train(SMALL, SHORT, *digits, tmp_path / "run")
     assert accuracy(run.classifier(), digits[1]) == run.log[-1]["test_accuracy"]
-
-
-# ------------------------------------------------------------------------------------------------- failure
 
 
 def _explode(monkeypatch, layer_value):
@@ -178,156 +157,12 @@ def test_a_nan_loss_stops_the_run_names_the_layer_and_keeps_the_last_good_checkp
     assert train(SMALL, SHORT, *digits, tmp_path / "run").weights_digest == whole.weights_digest
 
 
-@pytest.mark.parametrize("harm", ["truncate", "alter", "remove"])
-def test_a_damaged_checkpoint_is_named_and_refused(digits, tmp_path, harm):
-    run = train(SMALL, TrainConfig(epochs=1), *digits, tmp_path / "run")
-    (path,) = run.folder.glob("weights-*.safetensors")
-    raw = path.read_bytes()
-    if harm == "truncate":
-        path.write_bytes(raw[: len(raw) // 2])
-    elif harm == "alter":
-        path.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
-    else:
-        path.unlink()
-    with pytest.raises(InputError, match=path.name):
-        run.classifier()
-
-
-def test_a_folder_with_another_run_or_other_things_is_refused(digits, tmp_path):
-    train(SMALL, TrainConfig(epochs=1), *digits, tmp_path / "run")
-    with pytest.raises(InputError, match=r"training\.epochs is 1 there, 2 here"):
-        train(SMALL, SHORT, *digits, tmp_path / "run")
-    with pytest.raises(InputError, match=r"model\.width"):
-        train(ViTConfig(patch=2, width=64, heads=4), TrainConfig(epochs=1), *digits, tmp_path / "run")
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.txt").write_text("all of it")
-    with pytest.raises(InputError, match="not empty and not a run"):
-        train(SMALL, SHORT, *digits, tmp_path / "mine")
-
-
-def test_what_a_killed_process_left_half_written_is_swept_up(digits, tmp_path):
-    run = train(SMALL, TrainConfig(epochs=1), *digits, tmp_path / "run")
-    left = run.folder / ".weights-0.7.safetensors.abc.partial"
-    left.write_bytes(b"half")
-    train(SMALL, TrainConfig(epochs=1), *digits, tmp_path / "run")
-    assert not left.exists()
-
-
-def test_two_processes_do_not_train_in_one_folder(digits, tmp_path):
-    with held(tmp_path / "run"), pytest.raises(InputError, match="another process is at work"):
-        train(SMALL, SHORT, *digits, tmp_path / "run")
-
-
 def test_a_loss_that_breaks_at_the_end_of_an_epoch_is_blamed_on_that_epoch(digits, tmp_path):
     """One batch an epoch: the weights break in its only step, before anything of the epoch is logged."""
     whole = TrainConfig(epochs=2, batch_size=1437, lr=1e20)
     with pytest.raises(Diverged, match="epoch 1"):
         train(SMALL, whole, *digits, tmp_path / "run")
     assert not (tmp_path / "run" / "log.jsonl").exists()
-
-
-def test_splits_are_not_mixed_up(digits, tmp_path):
-    with pytest.raises(InputError, match="needs a train and a test split"):
-        train(SMALL, SHORT, digits[1], digits[0], tmp_path / "run")
-
-
-@pytest.mark.parametrize(
-    "bad", [{"epochs": 0}, {"batch_size": 0}, {"lr": 0.0}, {"lr": float("nan")}, {"label_smoothing": 1.0}, {"seed": -1}]
-)
-def test_a_training_that_cannot_be_is_refused_by_name(bad):
-    with pytest.raises(InputError, match=next(iter(bad))):
-        TrainConfig(**bad)
-
-
-# ------------------------------------------------------------------------------------------------- adversarial training
-
-
-def test_adversarial_training_makes_a_model_harder_to_fool(pair, digits, tmp_path):
-    """Fine-tuned from a run at 16/255: more robust there than the run it came from, at the price of clean accuracy or not."""
-    from antiphase.attacks import PGD, Linf, engine
-
-    config = TrainConfig(epochs=6, adv_eps="16/255", adv_steps=5, start_from=str(pair[1].folder))
-    robust = train(pair[1].config, config, *digits, tmp_path / "robust")
-    x, y, ids = digits[1].all
-    attack = PGD(within=Linf("16/255"))
-    broken = [engine.run(r.classifier(), x, y, attack, ids=ids).success.double().mean() for r in (pair[1], robust)]
-    assert broken[1] < broken[0] - 0.1
-
-
-def test_the_clean_share_of_a_batch_stays_clean(digits):
-    from antiphase.attacks import PGD, Linf
-
-    batch, seen = digits[0].batch(np.arange(8)), []
-    model = build(SMALL, shape=(1, 8, 8), classes=10)
-
-    class Spy(torch.nn.Module):
-        def forward(self, x):
-            seen.append(x.detach())
-            return model(x)
-
-    AdversarialCrossEntropy(PGD(within=Linf("16/255"), steps=3), clean_share=0.25)(Spy(), batch, epoch=0)
-    moved = (seen[-1] != batch.pixels).flatten(1).any(dim=1)
-    assert moved.tolist() == [False] * 2 + [True] * 6
-    assert (seen[-1] - batch.pixels).abs().max() <= 16 / 255 + 1e-7
-    assert len(seen) == 4  # three steps of the attack, one of the training
-
-
-def test_another_architecture_cannot_be_fine_tuned(pair, digits, tmp_path):
-    with pytest.raises(InputError, match="another architecture"):
-        train(SMALL, TrainConfig(epochs=1, start_from=str(pair[1].folder)), *digits, tmp_path / "run")
-
-
-# ------------------------------------------------------------------------------------------------- several processes
-
-
-def test_shares_of_a_batch_add_up_to_its_gradient(digits):
-    """Two processes and three images: one takes two, the other one; the average is the mean over three."""
-    batch = digits[0].batch(np.arange(3))
-    grads = []
-    for world in (World(), World(0, 2), World(1, 2)):
-        model = build(SMALL, shape=(1, 8, 8), classes=10).double()
-        mine = digits[0].batch(world.share(np.arange(3)))
-        loss, _ = CrossEntropy()(model, mine._replace(pixels=mine.pixels.double()), epoch=0)
-        (loss * world.loss_weight(len(mine.labels), len(batch.labels))).backward()
-        grads.append(model.model.head.weight.grad)
-    assert torch.allclose((grads[1] + grads[2]) / 2, grads[0], atol=1e-12)
-
-
-def test_two_processes_share_the_batches_and_learn_the_same(tmp_path):
-    """torchrun on this machine (gloo): the averaged gradient is the gradient of the whole batch, uneven last batch included."""
-    words = ["-m", "antiphase", "train", "--epochs", "2", "--attention", "differential", "--batch-size", "101"]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-    for launcher, name in ((torchrun, "two"), ([sys.executable], "one")):
-        argv = [*launcher, *words, "--out", str(tmp_path / name)]
-        done = subprocess.run(argv, check=True, capture_output=True, text=True, env=environment, timeout=240)
-        assert done.stdout.count("test accuracy") == 1  # one process speaks
-    two, one = (Run(tmp_path / name) for name in ("two", "one"))
-    assert [row["epoch"] for row in two.log] == [1, 2]
-    assert two.log[-1]["loss"] == pytest.approx(one.log[-1]["loss"], abs=2e-3)
-    for name, value in weights(one).items():
-        assert torch.allclose(weights(two)[name], value, atol=2e-3), name
-
-
-# ------------------------------------------------------------------------------------------------- augmentation and CIFAR
-
-
-def test_augmentation_belongs_to_the_example():
-    pixels = torch.rand(6, 3, 32, 32)
-    ids = np.arange(100, 106)
-    whole = crop_flip(pixels, ids, seed=0, epoch=3)
-    alone = torch.cat([crop_flip(pixels[i : i + 1], ids[i : i + 1], seed=0, epoch=3) for i in range(6)])
-    assert torch.equal(whole, alone)
-    assert not torch.equal(whole, crop_flip(pixels, ids, seed=0, epoch=4))
-
-
-def test_augmentation_shifts_and_mirrors_and_invents_nothing():
-    image = torch.arange(1.0, 65.0).reshape(1, 1, 8, 8).repeat(400, 1, 1, 1)
-    moved = crop_flip(image, np.arange(400), seed=0, epoch=0)
-    kept = [set(m.unique().tolist()) - {0.0} for m in moved]
-    assert all(k <= set(range(1, 65)) and len(k) >= 49 for k in kept)  # a shift of one loses at most a row and a column
-    mirrored = sum(bool((m[0, 4, 3] > m[0, 4, 4]) and m[0, 4, 3] > 0) for m in moved)
-    assert 150 < mirrored < 250
 
 
 def test_a_softmax_vit_learns_real_cifar10(data_root, tmp_path):
@@ -338,3 +173,14 @@ def test_a_softmax_vit_learns_real_cifar10(data_root, tmp_path):
     config = ViTConfig(patch=4, width=64, heads=4, attention=(Softmax(),))
     run = train(config, TrainConfig(epochs=4, batch_size=64), train_set, test_set, tmp_path / "run")
     assert run.log[-1]["test_accuracy"] > 0.25  # ten classes: chance is 0.10
+
+
+def test_weight_decay_spares_vectors_biases_norms_and_the_temperature():
+    clip = CLIP(SMALL_CLIP)
+    decayed, spared = make_optimizer(clip, ContrastiveConfig()).param_groups
+    names = {id(p): name for name, p in clip.named_parameters()}
+    assert (decayed["weight_decay"], spared["weight_decay"], decayed["betas"]) == (0.5, 0.0, (0.9, 0.98))
+    named = {names[id(p)] for p in spared["params"]}
+    assert {"logit_scale", "text.norm.weight", "visual.model.vit.blocks.0.attn.lambda_q1"} <= named
+    assert all(p.ndim >= 2 for p in decayed["params"])
+    assert len(decayed["params"]) + len(spared["params"]) == len(names)

@@ -1,0 +1,62 @@
+"""The folder of a run: damage is named, another run is refused, nothing half-written stays."""
+
+import pytest
+
+from antiphase.config import InputError
+from antiphase.files import held
+from antiphase.models import ViTConfig
+from antiphase.training import TrainConfig
+from antiphase.training.loop import train
+from tests.training.small_vit import SHORT, SMALL
+
+
+def test_a_finished_run_is_returned_as_it_is(digits, tmp_path):
+    first = train(SMALL, SHORT, *digits, tmp_path / "run")
+    stamp = (tmp_path / "run" / "checkpoint.json").stat().st_mtime_ns
+    assert train(SMALL, SHORT, *digits, tmp_path / "run").weights_digest == first.weights_digest
+    assert (tmp_path / "run" / "checkpoint.json").stat().st_mtime_ns == stamp
+
+
+@pytest.mark.parametrize("harm", ["truncate", "alter", "remove"])
+def test_a_damaged_checkpoint_is_named_and_refused(digits, tmp_path, harm):
+    run = train(SMALL, TrainConfig(epochs=1), *digits, tmp_path / "run")
+    (path,) = run.folder.glob("weights-*.safetensors")
+    raw = path.read_bytes()
+    if harm == "truncate":
+        path.write_bytes(raw[: len(raw) // 2])
+    elif harm == "alter":
+        path.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
+    else:
+        path.unlink()
+    with pytest.raises(InputError, match=path.name):
+        run.classifier()
+
+
+def test_a_folder_with_another_run_or_other_things_is_refused(digits, tmp_path):
+    train(SMALL, TrainConfig(epochs=1), *digits, tmp_path / "run")
+    with pytest.raises(InputError, match=r"training\.epochs is 1 there, 2 here"):
+        train(SMALL, SHORT, *digits, tmp_path / "run")
+    with pytest.raises(InputError, match=r"model\.width"):
+        train(ViTConfig(patch=2, width=64, heads=4), TrainConfig(epochs=1), *digits, tmp_path / "run")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("all of it")
+    with pytest.raises(InputError, match="not empty and not a run"):
+        train(SMALL, SHORT, *digits, tmp_path / "mine")
+
+
+def test_what_a_killed_process_left_half_written_is_swept_up(digits, tmp_path):
+    run = train(SMALL, TrainConfig(epochs=1), *digits, tmp_path / "run")
+    left = run.folder / ".weights-0.7.safetensors.abc.partial"
+    left.write_bytes(b"half")
+    train(SMALL, TrainConfig(epochs=1), *digits, tmp_path / "run")
+    assert not left.exists()
+
+
+def test_two_processes_do_not_train_in_one_folder(digits, tmp_path):
+    with held(tmp_path / "run"), pytest.raises(InputError, match="another process is at work"):
+        train(SMALL, SHORT, *digits, tmp_path / "run")
+
+
+def test_another_architecture_cannot_be_fine_tuned(pair, digits, tmp_path):
+    with pytest.raises(InputError, match="another architecture"):
+        train(SMALL, TrainConfig(epochs=1, start_from=str(pair[1].folder)), *digits, tmp_path / "run")
