@@ -12,8 +12,8 @@ from antiphase.attacks.fab import to_plane
 from antiphase.attacks.red_flags import precision_flags, stage_flags
 from antiphase.config import InputError
 from antiphase.data.imageset import Batch
+from tests.attacks.interruptions import Counted, assert_same, interrupted
 from tests.attacks.shortened import shortened
-from tests.attacks.test_journal import Counted, assert_same, interrupted
 
 
 @pytest.fixture(scope="module")

@@ -13,26 +13,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from antiphase.attacks import APGD, FAB, L2, PGD, AutoAttack, Linf, Square, engine
+from antiphase.attacks import APGD, FAB, L2, PGD, AutoAttack, Linf, Square
 from antiphase.attacks.journal import unpack
 from antiphase.config import InputError
 from antiphase.models.run import Run
+from tests.attacks.interruptions import Counted, assert_same, attacked, interrupted
 from tests.attacks.shortened import TO_BE_KILLED, shortened
 from tests.conftest import ROOT
-
-
-class Counted(torch.nn.Module):
-    """A model that counts the images it is shown, and may be interrupted."""
-
-    def __init__(self, model, calls=10**9):
-        super().__init__()
-        self.model, self.calls, self.images = model, calls, 0
-
-    def forward(self, x):
-        self.calls, self.images = self.calls - 1, self.images + len(x)
-        if self.calls < 0:
-            raise KeyboardInterrupt
-        return self.model(x)
 
 
 class Stairs(torch.nn.Module):
@@ -55,30 +42,6 @@ def few(digits):
 @pytest.fixture(scope="module")
 def victim(pair):
     return pair[1].classifier()
-
-
-def attacked(model, few, attack, journal=None, **options):
-    settings = {"ids": few.ids, "batch_size": 16, "journal": journal, **options}
-    return engine.run(model, few.pixels, few.labels, attack, **settings)
-
-
-def interrupted(victim, few, attack, journal, calls, **options):
-    with pytest.raises(KeyboardInterrupt):
-        attacked(Counted(victim, calls), few, attack, journal, **options)
-
-
-def assert_same(a, b):
-    for name in (
-        "success",
-        "clean_prediction",
-        "adversarial_prediction",
-        "changed_in_restart",
-        "forwards",
-        "backwards",
-    ):
-        assert torch.equal(getattr(a, name), getattr(b, name)), name
-    assert a.flags == b.flags
-    assert (a.adversarial != b.adversarial).double().mean() < 0.01  # other neighbours, other rounding: docs/attacks.md
 
 
 CASES = {

@@ -43,7 +43,7 @@ def test_train_attack_measure_compare_report_one_by_one(cli, tmp_path):
     assert Path(out.strip()) == tmp_path / "report" / "index.html"
 
 
-def test_tables_are_for_people(cli, runs):
+def test_tables_name_the_rates_and_measures_that_a_model_has(cli, runs):
     code, out, _ = cli("attack", runs[1], "--eps", "8/255", "--images", "32")
     assert code == 0
     assert "8/255" in out

@@ -28,7 +28,7 @@ from tests.conftest import HIGH_WATER
     ],
     ids=" ".join,
 )
-def test_every_kind_of_attack_is_a_flag_away(words, cli, runs):
+def test_every_kind_of_attack_can_be_chosen_by_a_flag(words, cli, runs):
     code, out, err = cli("attack", runs[1], "--images", "24", *words, "--json")
     assert code == 0, err
     for cell in json.loads(out)["cells"]:
@@ -37,7 +37,7 @@ def test_every_kind_of_attack_is_a_flag_away(words, cli, runs):
         assert cell["flags"] == []
 
 
-def test_fast_and_paper_protocol_agree_on_what_falls(cli, runs):
+def test_fast_and_paper_protocol_fool_the_same_images(cli, runs):
     words = ("attack", runs[1], "--images", "48", "--eps", "4/255,12/255,32/255", "--json")
     fast, paper = (json.loads(cli(*words, "--protocol", p)[1])["cells"] for p in ("fast", "paper"))
     for a, b in zip(fast, paper):

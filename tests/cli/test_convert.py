@@ -42,7 +42,7 @@ def converted(tmp_path_factory):
     return clip, diffclip
 
 
-def test_a_converted_run_holds_the_very_weights(fixtures, tmp_path, cli):
+def test_a_converted_run_holds_the_weights_of_the_checkpoint(fixtures, tmp_path, cli):
     code, out, _ = cli("convert", fixtures / "diffclip.pt", tmp_path / "run")
     assert code == 0
     assert "assumed: lambda_init = 0.8" in out
@@ -55,7 +55,7 @@ def test_a_converted_run_holds_the_very_weights(fixtures, tmp_path, cli):
     assert "holds another run" in cli("convert", fixtures / "clip.pt", tmp_path / "run", *told)[2]
 
 
-def test_the_schedule_is_told_on_the_command_line(fixtures, tmp_path, cli):
+def test_the_schedule_of_lambda_init_is_given_on_the_command_line(fixtures, tmp_path, cli):
     code, out, _ = cli("convert", fixtures / "diffclip_dynamic.pt", tmp_path, "--lambda-init", "schedule", "--json")
     assert code == 0
     result = json.loads(out)
@@ -124,7 +124,7 @@ def test_the_command_line_refuses_in_one_sentence(
     assert not (fixtures / ".lock").exists()
 
 
-def test_a_name_on_the_hub_is_fetched_when_online_and_refused_in_a_sentence_when_not(
+def test_a_checkpoint_on_the_hub_is_downloaded_when_online_and_refused_in_a_sentence_when_not(
     fixtures, tmp_path, monkeypatch, cli
 ):
     import huggingface_hub

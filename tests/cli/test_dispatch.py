@@ -180,13 +180,13 @@ def test_the_same_holds_in_a_process_of_its_own(shell, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
-def test_a_reader_that_stops_early_is_no_error():
+def test_a_pipe_closed_early_is_no_error():
     argv = f"{sys.executable} -m antiphase train --help | head -1"
     done = subprocess.run(argv, shell=True, capture_output=True, text=True)
     assert "Traceback" not in done.stderr
 
 
-def test_the_last_scale_counts(cli):
+def test_the_last_of_several_scales_counts(cli):
     assert "(default: 32)" in cli("train", "--scale", "cpu", "--scale", "smoke", "--help")[1]
 
 
@@ -199,7 +199,7 @@ def test_flags_may_come_in_any_order(cli, runs):
     assert len({cli(*order)[1] for order in orders}) == 1
 
 
-def test_a_reader_who_has_seen_enough_is_no_error():
+def test_a_pipe_closed_before_the_first_line_is_no_error():
     command = [sys.executable, "-m", "antiphase", "study", "list", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     process.stdout.close()

@@ -3,7 +3,7 @@
 import json
 
 
-def test_a_softmax_model_of_one_head_is_measured_as_far_as_it_goes(cli, tmp_path):
+def test_a_softmax_model_of_one_head_gets_the_measures_that_exist_for_it(cli, tmp_path):
     code, _, err = cli("train", "--out", tmp_path / "one", "--heads", "1", "--epochs", "1", "--json")
     assert code == 0, err
     code, out, err = cli("measure", tmp_path / "one", "--images", "4", "--json")

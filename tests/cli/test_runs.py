@@ -52,7 +52,7 @@ def test_an_unfinished_run_is_refused(cli, digits, tmp_path, monkeypatch):
     assert "is not finished (epoch 1)" in err
 
 
-def test_runs_of_one_name_are_told_apart(cli, runs, tmp_path):
+def test_runs_of_one_name_are_shown_with_their_folders(cli, runs, tmp_path):
     for folder, run in (("a", runs[0]), ("b", runs[1])):
         shutil.copytree(run, tmp_path / folder / "run")
     words = ("--images", "8", "--eps", "8/255,8/255", "--steps", "2", "--draws", "1", "--probes", "2", "--json")

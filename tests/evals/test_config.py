@@ -3,7 +3,7 @@
 from antiphase.evals.config import GROUPS, expand_groups, tasks_on
 
 
-def test_what_a_set_is_for(tmp_path):
+def test_every_data_set_has_its_tasks(tmp_path):
     assert tasks_on("cifar10", (), text=True) == ("zero-shot", "probe", "few-shot")
     assert tasks_on("cifar10", (), text=False) == ("probe", "few-shot")
     assert tasks_on("imagenet", (), text=True) == ("zero-shot",)

@@ -21,7 +21,7 @@ from tests.data.trees import TREES, mmvp
 from tests.evals.small_models import clip_run
 
 
-def test_a_vit_is_probed_on_digits_and_the_second_time_read(cli, pair):
+def test_a_second_probe_of_a_vit_on_digits_is_read_from_disk(cli, pair):
     words = ["eval", pair[1].folder, "--on", "digits", "--costs", 3]
     code, out, err = cli(*words, "--json")
     assert code == 0, err
@@ -62,7 +62,7 @@ def test_a_clip_retrieves_real_captions(clip, cli, data_root):
     )
 
 
-def test_what_is_left_out_of_captions_is_counted_in_the_cell_and_said(clip, cli, tmp_path, data_root):
+def test_captions_left_out_or_cut_are_counted_in_the_result_and_printed(clip, cli, tmp_path, data_root):
     photographs = tmp_path / "own" / "Flicker8k_Dataset"
     photographs.mkdir(parents=True)
     for i in range(3):
@@ -85,7 +85,7 @@ def test_classes_that_are_the_same_once_cut_are_refused(clip):
         class_embeddings(clip.model(), ("cat", "dog"), (template,))
 
 
-def test_a_clip_is_asked_in_the_words_it_was_trained_with(clip, cli, tmp_path, data_root):
+def test_a_clip_is_evaluated_with_the_prompts_it_was_trained_with(clip, cli, tmp_path, data_root):
     own = clip_run(tmp_path / "own", templates=["a small picture of {}"])
     words = ["--on", "cifar10", "--tasks", "zero-shot", "--images", 20, "--data-root", data_root, "--json"]
     asked = {}
@@ -159,7 +159,7 @@ def test_what_cannot_be_evaluated_is_refused_in_one_sentence(words, sentence, cl
     assert err.count("\n") == 1
 
 
-def test_a_damaged_run_leaves_no_cell(tmp_path, data_root):
+def test_a_damaged_run_leaves_no_stored_result(tmp_path, data_root):
     run = clip_run(tmp_path / "run")
     (weights,) = run.folder.glob("*.safetensors")
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x00")

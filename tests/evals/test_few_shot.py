@@ -12,7 +12,7 @@ from antiphase.evals.few_shot import episodes, few_shot_rows
 from tests.evals.small_models import clusters, unit
 
 
-def test_an_episode_by_hand():
+def test_the_accuracy_of_an_episode_is_that_computed_by_hand():
     """Two classes of two training images: the centroids are (1, 0) and (0, 1) and every query can be read off."""
     train = np.array([[3, 0], [1, 0], [0, 1], [0, 5]], np.float32)
     test = np.array([[2, 1], [1, 2], [1, 9], [9, 1]], np.float32)
@@ -22,7 +22,7 @@ def test_an_episode_by_hand():
     assert set(found) == {0.5}  # (2, 1) and (1, 9) are right, (1, 2) and (9, 1) are not
 
 
-def test_episodes_are_nearest_centroids_by_cosine_and_belong_to_their_number():
+def test_episodes_are_nearest_centroids_by_cosine_and_depend_on_their_number():
     train, test = clusters(200, classes=8, noise=2, seed=1), clusters(200, classes=8, noise=2, seed=2)
     config = EvalConfig(episodes=1000)
     parts = train.features, train.labels, test.features, test.labels
@@ -48,7 +48,7 @@ def test_episodes_are_nearest_centroids_by_cosine_and_belong_to_their_number():
     assert row.chance == 0.2
 
 
-def test_centering_takes_away_what_all_features_share():
+def test_centering_removes_what_all_features_share():
     train, test = clusters(200, classes=8, seed=1), clusters(200, classes=8, seed=2)
     values = {}
     for center in (False, True):

@@ -8,7 +8,7 @@ from antiphase.measures.stats import wilson
 from tests.evals.small_models import by_name
 
 
-def test_a_pair_counts_only_if_both_are_told_apart():
+def test_a_pair_is_correct_only_if_both_of_its_images_are():
     images = torch.eye(2).repeat(4, 1)  # four pairs: image 0 is (1, 0), image 1 is (0, 1)
     texts = torch.tensor(
         [

@@ -47,14 +47,14 @@ def test_without_a_published_validation_split_a_fifth_of_every_class_is_held_out
     assert whole[0][0].value == pytest.approx(split[0][0].value)
 
 
-def test_the_grid_is_clips():
+def test_the_values_of_c_are_those_that_clip_sweeps():
     assert len(cost_grid(96)) == 96
     assert (cost_grid(96)[0], cost_grid(96)[-1]) == (1e-6, 1e6)
     steps = np.diff(np.log10(cost_grid(96)))
     assert np.allclose(steps, steps[0])
 
 
-def test_classes_count_the_same_where_the_protocol_says_so():
+def test_classes_have_equal_weight_where_the_protocol_says_so():
     right, labels = np.array([True, True, True, False, True, False]), np.array([0, 0, 0, 0, 2, 2])
     row = per_class("x", right, labels, "")
     assert row.value == pytest.approx((0.75 + 0.5) / 2)

@@ -28,7 +28,7 @@ def test_recall_is_what_brute_force_finds_in_both_directions(captions):
     assert 0 < found["image retrieval R@1"].value < 1
 
 
-def test_embeddings_that_have_collapsed_find_nothing():
+def test_collapsed_embeddings_retrieve_nothing():
     rows = retrieval_rows(torch.ones(30, 4), torch.ones(150, 4), [5] * 30, "images")
     assert [row.value for row in rows] == [0] * 6
 

@@ -43,7 +43,7 @@ def test_many_templates_are_averaged_and_normalised_again(clip, data_root, tmp_p
     assert torch.allclose(both, F.normalize((texts[0] + texts[1]) / 2, dim=-1), atol=1e-6)
 
 
-def test_top_five_by_hand():
+def test_top_five_accuracy_is_that_computed_by_hand():
     classes = torch.eye(7)
     images = torch.tensor([[1, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4]]).repeat(3, 1)
     rows = by_name(zero_shot_rows(images, classes, torch.tensor([0, 4, 5]), "images"))

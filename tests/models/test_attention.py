@@ -69,7 +69,7 @@ def test_the_official_layer_is_timms():
     assert torch.allclose(ours(x), theirs(x), atol=1e-12)
 
 
-def test_lambda_starts_where_it_is_told():
+def test_lambda_starts_at_lambda_init():
     schedule = [Schedule().at(layer) for layer in range(3)]
     assert schedule == pytest.approx([0.2, 0.3555, 0.4707], abs=1e-4)
     assert Schedule(index_base=1).at(0) == pytest.approx(0.3555, abs=1e-4)

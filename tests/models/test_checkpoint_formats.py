@@ -11,7 +11,7 @@ TITLES = ["DiffCLIP", "CLIP", "DiffCLIP-dagger", "DiffCLIP-star"]
 
 
 @pytest.mark.parametrize(("name", "title"), list(zip(NOT_IN_TENSORS, TITLES)))
-def test_the_kind_is_read_from_the_tensors(fixtures, name, title):
+def test_the_kind_of_clip_is_inferred_from_the_tensors(fixtures, name, title):
     config, _ = read_clip(fixtures / f"{name}.pt", **NOT_IN_TENSORS[name])
     assert config.title == title
     vision, text = config.vision, config.text
@@ -54,7 +54,7 @@ def test_a_checkpoint_with_missing_extra_or_misshapen_tensors_is_refused_by_name
         ("clip", {"heads": 5, "text_heads": 4}, "heads=5 does not divide width=64"),
     ],
 )
-def test_what_no_tensor_shows_is_asked_for_by_name(fixtures, name, told, named):
+def test_what_no_tensor_shows_must_be_given_and_is_named(fixtures, name, told, named):
     with pytest.raises(InputError, match=named):
         read_clip(fixtures / f"{name}.pt", **told)
 
@@ -66,7 +66,7 @@ class Harmful:
         return (print, ("unpickled!",))
 
 
-def test_nothing_is_unpickled_blindly(tmp_path, capsys):
+def test_arbitrary_pickled_code_is_not_run(tmp_path, capsys):
     torch.save({"state_dict": {}, "args": Harmful()}, tmp_path / "harmful.pt")
     with pytest.raises(InputError, match="print, and only tensors and plain values are read"):
         read_clip(tmp_path / "harmful.pt")

@@ -5,7 +5,7 @@ import torch
 from antiphase.models.classifier import Normalized
 
 
-def test_the_seam_normalises_inside(x):
+def test_pixels_are_normalised_per_channel_inside_the_classifier(x):
     inner = torch.nn.Flatten()
     seam = Normalized(inner, (0.1, 0.2, 0.3), (0.5, 0.5, 0.25))
     by_hand = (x - torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1)) / torch.tensor([0.5, 0.5, 0.25]).view(3, 1, 1)

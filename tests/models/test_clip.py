@@ -24,7 +24,7 @@ def loaded(path, **told):
 
 
 @pytest.mark.parametrize("name", NOT_IN_TENSORS)
-def test_we_return_what_the_authors_code_returns(fixtures, name):
+def test_embeddings_maps_and_lambda_are_those_of_the_authors_code(fixtures, name):
     model = loaded(fixtures / f"{name}.pt", **NOT_IN_TENSORS[name])
     expected = torch.load(fixtures / f"{name}.expected.pt", weights_only=True)
     with torch.no_grad(), taps(model) as record:
@@ -52,7 +52,7 @@ def test_a_schedule_with_the_other_index_base_gives_other_embeddings(fixtures):
         assert (model.encode_image(expected["image"]) - expected["image_embed"]).abs().max() > 0.1
 
 
-def test_a_text_map_never_looks_ahead(fixtures):
+def test_text_attention_is_causal(fixtures):
     model = loaded(fixtures / "diffclip.pt")
     tokens = torch.load(fixtures / "diffclip.expected.pt", weights_only=True)["text"]
     with torch.no_grad(), taps(model) as record:
@@ -113,7 +113,7 @@ def test_patch_features_are_the_tokens_behind_the_class_token(fixtures):
         assert model.patch_features(pixels).shape == (4, 16, 64)
 
 
-def test_lambda_is_there_for_both_towers(fixtures):
+def test_lambda_is_listed_for_both_towers(fixtures):
     assert len(lambdas(loaded(fixtures / "diffclip.pt"))) == 5
 
 

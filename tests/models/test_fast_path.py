@@ -39,7 +39,7 @@ def a_model(attention: tuple[Softmax | Differential, ...]) -> nn.Module:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_logits_and_gradients_are_the_plain_ones(kind):
+def test_logits_and_gradients_are_those_of_the_full_computation(kind):
     model = a_model(KINDS[kind])
     x = torch.rand(5, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     plain = answer(model, x)
@@ -49,7 +49,7 @@ def test_logits_and_gradients_are_the_plain_ones(kind):
         assert (a - b).abs().max() < 1e-12 * a.abs().max()
 
 
-def test_it_saves_most_of_the_products_and_leaves_no_trace():
+def test_the_fast_path_saves_most_of_the_products_and_leaves_no_trace():
     from torch.utils.flop_counter import FlopCounterMode
 
     model, x = a_model((Differential(),)), torch.rand(2, 3, 16, 16, dtype=torch.float64)
@@ -67,7 +67,7 @@ def test_it_saves_most_of_the_products_and_leaves_no_trace():
 
 
 @pytest.mark.parametrize("watched", ["model.blocks.1.attn", "model.patch_embed.proj"])
-def test_what_is_watched_runs_in_full(watched):
+def test_a_module_with_hooks_runs_in_full(watched):
     model, x, seen = a_model((Softmax(),)), torch.rand(2, 3, 16, 16, dtype=torch.float64), []
     model.get_submodule(watched).register_forward_hook(lambda *given: seen.append(given[-1].shape))
     with fast_path(model):
@@ -81,7 +81,7 @@ def test_other_image_sizes_get_the_models_own_refusal():
         vit(torch.rand(1, 3, 20, 20))
 
 
-def test_weights_learn_the_same_from_it():
+def test_weight_gradients_are_those_of_the_full_computation():
     model, x = a_model((Differential(),)), torch.rand(4, 3, 16, 16, dtype=torch.float64)
 
     def gradients() -> dict[str, Tensor]:

@@ -20,14 +20,14 @@ def test_bytes_are_tokens_and_the_end_is_the_largest():
         TextConfig(tokenizer="bytes")
 
 
-def test_tokens_are_clips():
+def test_token_ids_are_clips():
     tokens = tokenize(["a photo of a cat", "A  photo of a CAT"])
     assert tokens[0, :8].tolist() == [49406, 320, 1125, 539, 320, 2368, 49407, 0]
     assert torch.equal(tokens[0], tokens[1])
     assert tokens.shape == (2, 77)
 
 
-def test_a_text_that_is_too_long_keeps_its_end_or_loses_it_as_in_slip():
+def test_a_text_that_is_too_long_keeps_its_end_token_or_loses_it_as_in_slip():
     long = ["cat " * 100]
     assert tokenize(long)[0, -1] == 49407
     slip = tokenize(long, truncate="slip")

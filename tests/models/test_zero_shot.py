@@ -34,7 +34,7 @@ from tests.models.small_models import TINY
          "knows 9 tokens"),
     ],
 )  # fmt: skip
-def test_words_that_cannot_be_used_get_one_sentence(tmp_path, make, named):
+def test_unusable_prompts_and_class_names_are_refused_in_one_sentence(tmp_path, make, named):
     def file(content):
         (tmp_path / "prompts.txt").write_bytes(content if isinstance(content, bytes) else content.encode())
         return str(tmp_path / "prompts.txt")
@@ -63,7 +63,7 @@ def test_half_precision_weights_are_attacked_in_float32():
     assert model(torch.rand(1, 3, 16, 16)).dtype == torch.float32
 
 
-def test_a_model_of_open_clip_comes_through_the_same_seam():
+def test_a_model_of_open_clip_is_a_classifier_too():
     import open_clip
 
     torch.manual_seed(0)
@@ -83,7 +83,7 @@ def test_a_model_of_open_clip_comes_through_the_same_seam():
     assert (result.adversarial - pixels).abs().max() <= 8 / 255 + 1e-6
 
 
-def test_only_what_looks_at_images_is_tapped():
+def test_taps_of_a_zero_shot_classifier_are_those_of_the_vision_tower():
     model = zero_shot(CLIP(TINY.with_attention(Differential())).eval(), ["cat", "dog"], ("{}",))
     assert list(lambdas(model)) == ["visual.model.vit.blocks.0.attn", "visual.model.vit.blocks.1.attn"]
     with taps(model) as record:

@@ -39,12 +39,12 @@ def test_its_accuracy_is_the_logged_one(run, images):
     assert accuracy(run.classifier(), images) == pytest.approx(run.log[-1]["test_accuracy"], abs=5e-4)
 
 
-def test_accuracy_counts_what_the_model_itself_says(run, images):
+def test_accuracy_on_the_fast_path_is_that_of_the_full_computation(run, images):
     """It takes the fast path; no prediction differs from the full computation's."""
     classifier, some = run.classifier(), images.subset(1000)
     with torch.no_grad():
-        said = torch.cat([classifier(batch.pixels).argmax(dim=1) for batch in some.batches(250)])
-    assert accuracy(classifier, some) == float((said.numpy() == some.labels).mean())
+        predictions = torch.cat([classifier(batch.pixels).argmax(dim=1) for batch in some.batches(250)])
+    assert accuracy(classifier, some) == float((predictions.numpy() == some.labels).mean())
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_accuracy_counts_what_the_model_itself_says(run, images):
     [PGD(within=Linf("1/255"), steps=10), PGD(within=L2(0.3), steps=10), PGD(within=Patch(width=4), steps=10)],
     ids=lambda a: str(a.within),
 )
-def test_the_contract_holds_on_real_images(run, images, attack):
+def test_attacks_stay_within_their_budget_and_do_not_depend_on_the_batch_size(run, images, attack):
     few = images.subset(48)
     x, y, ids = few.all
     a, b = (engine.run(run.classifier(), x, y, attack, ids=ids, batch_size=size) for size in (48, 13))
@@ -63,7 +63,7 @@ def test_the_contract_holds_on_real_images(run, images, attack):
     assert a.flags == ()
 
 
-def test_lean_models_give_the_same_logits_and_leave_no_trace(run, images):
+def test_the_fast_path_gives_the_same_logits_and_leaves_no_trace(run, images):
     model, x = run.classifier(), images.subset(32).all.pixels
     plain = model(x)
     with fast_path(model):
@@ -73,14 +73,14 @@ def test_lean_models_give_the_same_logits_and_leave_no_trace(run, images):
     assert torch.equal(model(x), plain)
 
 
-def test_a_watched_model_is_run_in_full(run, images):
+def test_a_model_with_hooks_runs_in_full(run, images):
     model, x = run.classifier(), images.subset(4).all.pixels
     with taps(model) as record, fast_path(model):
         model(x)
     assert len(record) == run.config.depth
 
 
-def test_running_lean_changes_no_verdict(run, images, monkeypatch):
+def test_the_fast_path_changes_no_success_of_an_attack(run, images, monkeypatch):
     x, y, ids = images.subset(128).all
     attack = PGD(within=Linf("1/255"), steps=10)
     a = engine.run(run.classifier(), x, y, attack, ids=ids)

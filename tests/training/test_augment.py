@@ -6,7 +6,7 @@ import torch
 from antiphase.training.augment import crop_flip, resized_crop
 
 
-def test_a_resized_crop_belongs_to_the_example_and_invents_nothing():
+def test_a_resized_crop_depends_on_the_example_alone_and_stays_within_the_image():
     pixels, ids = torch.rand(64, 3, 16, 16), np.arange(64)
     cropped = resized_crop(pixels, ids, seed=0, epoch=1)
     alone = torch.cat([resized_crop(pixels[i : i + 1], ids[i : i + 1], seed=0, epoch=1) for i in range(64)])
@@ -21,7 +21,7 @@ def test_a_resized_crop_belongs_to_the_example_and_invents_nothing():
     assert width.max() <= 1.0
 
 
-def test_augmentation_belongs_to_the_example():
+def test_augmentation_depends_on_the_example_and_not_on_its_batch():
     pixels = torch.rand(6, 3, 32, 32)
     ids = np.arange(100, 106)
     whole = crop_flip(pixels, ids, seed=0, epoch=3)
@@ -30,7 +30,7 @@ def test_augmentation_belongs_to_the_example():
     assert not torch.equal(whole, crop_flip(pixels, ids, seed=0, epoch=4))
 
 
-def test_augmentation_shifts_and_mirrors_and_invents_nothing():
+def test_augmentation_shifts_and_mirrors_and_adds_only_zeros():
     image = torch.arange(1.0, 65.0).reshape(1, 1, 8, 8).repeat(400, 1, 1, 1)
     moved = crop_flip(image, np.arange(400), seed=0, epoch=0)
     kept = [set(m.unique().tolist()) - {0.0} for m in moved]

@@ -40,7 +40,7 @@ def by_hand(image, text, scale, captions) -> torch.Tensor:
 
 @pytest.mark.parametrize("chunk", [None, 3])
 @pytest.mark.parametrize("captions", ["abcdefgh", "abacabad", "aaaaaaab"])
-def test_the_loss_is_that_of_the_matrix_of_all_pairs_with_every_equal_caption_right(captions, chunk):
+def test_the_loss_is_that_of_the_matrix_of_all_pairs_with_every_equal_caption_correct(captions, chunk):
     torch.manual_seed(0)
     kinds = sorted(set(captions))
     labels = torch.tensor([kinds.index(c) for c in captions])
@@ -55,7 +55,7 @@ def test_the_loss_is_that_of_the_matrix_of_all_pairs_with_every_equal_caption_ri
     assert torch.equal(right, (image @ text.T).argmax(dim=1) == labels)
 
 
-def test_the_loss_of_different_captions_is_clips_and_zero_is_its_best():
+def test_the_loss_of_different_captions_is_clips_and_its_minimum_is_zero():
     torch.manual_seed(0)
     image, text = (F.normalize(torch.randn(6, 4, dtype=torch.float64), dim=-1) for _ in range(2))
     logits, own = 10 * image @ text.T, torch.arange(6)
@@ -123,7 +123,7 @@ def most_alive(pairs, digits, n: int, micro_batch: int | None) -> int:
     return alive.most
 
 
-def test_what_is_in_memory_at_once_is_flat_in_the_batch_size(pairs, digits):
+def test_peak_tensor_memory_is_flat_in_the_batch_size_with_gradient_caching(pairs, digits):
     """Eight times the images and the same captions: over five times the memory without caching, a few embeddings more with it."""
     assert most_alive(pairs, digits, 1024, None) > 5 * most_alive(pairs, digits, 128, None)
     assert most_alive(pairs, digits, 1024, 64) < 1.25 * most_alive(pairs, digits, 128, 64)
@@ -236,7 +236,7 @@ def test_a_run_killed_with_sigkill_ends_with_the_bits_of_one_never_killed(tmp_pa
     assert Run(tmp_path / "killed").weights_digest == Run(tmp_path / "whole").weights_digest
 
 
-def test_retrieval_judges_pairs_without_classes(data_root, tmp_path):
+def test_pairs_without_classes_are_evaluated_by_retrieval(data_root, tmp_path):
     train, test = (load_pairs("flickr8k", split, root=data_root, image_size=16) for split in ("train", "test"))
     model = CLIPConfig(
         vision=VisionConfig(image=16, patch=8, width=32, heads=4, depth=1),
@@ -255,7 +255,7 @@ def test_retrieval_judges_pairs_without_classes(data_root, tmp_path):
     assert cut.about["data"]["train"]["skipped"]["long captions cut"] > 100
 
 
-def test_a_collapse_is_said_and_written_into_the_log(pairs, digits, tmp_path, capsys):
+def test_a_collapse_of_the_embeddings_is_printed_and_logged(pairs, digits, tmp_path, capsys):
     class Dull(ContrastiveTask):
         def model(self):
             clip = super().model()

@@ -79,7 +79,7 @@ def test_a_run_killed_at_random_moments_ends_with_the_bits_of_one_never_killed(t
 
 
 @pytest.mark.slow
-def test_ten_more_kills_change_nothing(tmp_path):
+def test_a_run_killed_ten_times_ends_with_the_same_bits(tmp_path):
     assert kill_and_resume(tmp_path / "killed", kills=10, seed=1) >= 5
     kill_and_resume(tmp_path / "whole", kills=0, seed=0)
     assert Run(tmp_path / "killed").weights_digest == Run(tmp_path / "whole").weights_digest
