@@ -39,11 +39,12 @@ class Command:
         self.differential()  # refuses what cannot be read
 
     def differential(self) -> Differential | None:
+        """The attention with the lambda_init that was given."""
         if self.lambda_init is None:
             return None
-        read = parse_attention(f"differential:lambda_init={self.lambda_init}")
-        assert isinstance(read, Differential)
-        return read
+        attention = parse_attention(f"differential:lambda_init={self.lambda_init}")
+        assert isinstance(attention, Differential)
+        return attention
 
 
 def run(command: Command) -> dict[str, Any]:
@@ -52,8 +53,13 @@ def run(command: Command) -> dict[str, Any]:
     from antiphase.models.convert import convert
     from antiphase.results.measure import lambda_rows, parameters
 
-    told: dict[str, Any] = {"heads": command.heads, "text_heads": command.text_heads}
-    run = convert(command.file, command.out, **told, lambda_init=command.differential())
+    run = convert(
+        command.file,
+        command.out,
+        heads=command.heads,
+        text_heads=command.text_heads,
+        lambda_init=command.differential(),
+    )
     return {
         "run": str(run.folder),
         "title": run.config.title,

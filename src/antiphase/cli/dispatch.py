@@ -1,4 +1,4 @@
-"""From words to a typed command and from its outcome to an exit code. tyro reads the flags; refusals become one sentence.
+"""Run a command: flags are read by tyro into a typed command, refusals become one sentence, the outcome an exit code.
 
 A command module has `Command` (a dataclass with `defaults(scale)`), `run(command) -> result`, `show(result)` and EXAMPLES;
 where a result can be a failure, also `exit_code(result)`.
@@ -35,23 +35,24 @@ RENAMED = {"--runs": "--restarts"}  # flags by their former names, which are sti
 
 
 def run_command(name: str, argv: list[str]) -> int:
-    warnings.filterwarnings("ignore", category=FutureWarning, module="torch.*")  # torch's notes to itself
+    """Run a command with these flags, print its result, and return the exit code."""
+    warnings.filterwarnings("ignore", category=FutureWarning, module="torch.*")  # for the developers of torch
     module = import_module(f"antiphase.cli.{name.replace('-', '_')}")
     try:
         command = parse(name, module, argv)
         result = module.run(command)
         if os.environ.get("RANK", "0") == "0":  # under torchrun one process speaks for all
-            _tell(module, command, result)
+            _print_result(module, command, result)
     except InputError as refusal:
         return _fail(name, str(refusal), 2)
-    except BrokenPipeError:  # the reader of a pipe has seen enough
+    except BrokenPipeError:  # the reader of a pipe has closed it
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
         return 0
     except OSError as error:
         return _fail(name, f"{error.filename or 'a file'}: {error.strerror or error}", 2)
     except KeyboardInterrupt:
         return _fail(name, "interrupted; the same command goes on from what is already on disk", 130)
-    except RuntimeError as error:  # named by the modules that raise them, which are not imported for a refusal
+    except RuntimeError as error:  # compared by name: the modules that define them need torch
         if type(error).__name__ == "Interrupted":
             return _fail(name, str(error), 130)
         if type(error).__name__ == "Diverged":
@@ -60,12 +61,12 @@ def run_command(name: str, argv: list[str]) -> int:
     return int(module.exit_code(result)) if hasattr(module, "exit_code") else 0
 
 
-def _tell(module: ModuleType, command: Any, result: Any) -> None:
+def _print_result(module: ModuleType, command: Any, result: Any) -> None:
     if command.json:
         print(json.dumps(result, allow_nan=False))
     else:
         module.show(result)
-    sys.stdout.flush()  # a reader who has gone is noticed here and not at exit
+    sys.stdout.flush()  # a closed pipe is noticed here and not at exit
 
 
 def _fail(name: str, sentence: str, code: int) -> int:
@@ -102,24 +103,24 @@ def _present_name(word: str) -> str:
 
 def _defaults(module: ModuleType, argv: list[str]) -> Any:
     """The command at the scale that argv asks for (without --scale, at smoke), with its config file laid over it."""
-    given = _value_of("--scale", argv)
-    if given is not None and given not in SCALES:
-        near = get_close_matches(given, SCALES, n=1)
+    scale = _value_of("--scale", argv)
+    if scale is not None and scale not in SCALES:
+        near = get_close_matches(scale, SCALES, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(SCALES)}"
-        raise InputError(f"scale {given!r} is not known: {hint}")
-    command, file = module.Command.defaults(given or "smoke"), _value_of("--config", argv)
+        raise InputError(f"scale {scale!r} is not known: {hint}")
+    command, file = module.Command.defaults(scale or "smoke"), _value_of("--config", argv)
     return command.with_file(Path(file)) if file and hasattr(command, "with_file") else command
 
 
 def _value_of(flag: str, argv: list[str]) -> str | None:
     """The last value of a flag, as the parser takes it too."""
-    found = None
+    value = None
     for word, following in zip(argv, [*argv[1:], None]):
         if word == flag:
-            found = following
+            value = following
         elif word.startswith(flag + "="):
-            found = word.partition("=")[2]
-    return found
+            value = word.partition("=")[2]
+    return value
 
 
 def _refusal(stop: BaseException, refusals: list[InputError]) -> InputError | None:
@@ -133,20 +134,20 @@ def _refusal(stop: BaseException, refusals: list[InputError]) -> InputError | No
 
 
 def _sentence(printed: str) -> str:
-    """What tyro's box says, on one line: its first paragraph and, for a misspelt flag, the flag that was meant."""
+    """tyro's error message on one line: its first paragraph and, for a misspelt flag, the flag that was meant."""
     lines = [line.strip(" │") for line in printed.splitlines()]
     rules = [i for i, line in enumerate(lines) if line and not line.strip("-─╭╮╰╯")] + [len(lines)]
     paragraphs = [" ".join(filter(None, lines[a + 1 : b])) for a, b in pairwise(rules)]
-    said = paragraphs[0] if paragraphs else " ".join(lines)
+    message = paragraphs[0] if paragraphs else " ".join(lines)
     meant = [p.split()[3] for p in paragraphs if p.startswith("Perhaps you meant: --")]
-    return said + (f": did you mean {meant[0]}?" if meant else "") or "the flags could not be read; see --help"
+    return message + (f": did you mean {meant[0]}?" if meant else "") or "the flags could not be read; see --help"
 
 
 def _registry(refusals: list[InputError]) -> ConstructorRegistry:
-    """How words become budgets and attentions. tyro tries alternatives and drops what they say: refusals are kept here."""
+    """How tyro reads budgets and attentions. It tries alternatives and drops their messages, so refusals are kept here."""
     registry = ConstructorRegistry()
 
-    def kept(read: Callable[[str], T]) -> Callable[[list[str]], T]:
+    def keeping_refusals(read: Callable[[str], T]) -> Callable[[list[str]], T]:
         def instance(words: list[str]) -> T:
             try:
                 return read(words[0])
@@ -163,7 +164,7 @@ def _registry(refusals: list[InputError]) -> ConstructorRegistry:
         return PrimitiveConstructorSpec(
             nargs=1,
             metavar="EPS",
-            instance_from_str=kept(Budget),
+            instance_from_str=keeping_refusals(Budget),
             is_instance=lambda value: isinstance(value, Budget),
             str_from_instance=lambda value: [str(value)],
         )
@@ -175,7 +176,7 @@ def _registry(refusals: list[InputError]) -> ConstructorRegistry:
         return PrimitiveConstructorSpec(
             nargs=1,  # one word, so that a positional argument may follow it
             metavar="EPS[,EPS...]",
-            instance_from_str=kept(lambda word: tuple(map(Budget, word.split(",")))),
+            instance_from_str=keeping_refusals(lambda word: tuple(map(Budget, word.split(",")))),
             is_instance=lambda value: isinstance(value, tuple),
             str_from_instance=lambda value: [",".join(map(str, value))],
         )
@@ -187,7 +188,7 @@ def _registry(refusals: list[InputError]) -> ConstructorRegistry:
         return PrimitiveConstructorSpec(
             nargs=1,
             metavar=SYNTAX,
-            instance_from_str=kept(parse_attention),
+            instance_from_str=keeping_refusals(parse_attention),
             is_instance=lambda value: isinstance(value, Softmax | Differential),
             str_from_instance=lambda value: [attention_text(value)],
         )

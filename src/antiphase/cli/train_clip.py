@@ -38,11 +38,11 @@ EXAMPLES = """\
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shape:
-    """Both towers."""
+class ClipFlags:
+    """Both towers of the CLIP."""
 
     variant: Literal["CLIP", "DiffCLIP", "DiffCLIP-dagger", "DiffCLIP-star"] = "CLIP"  # attention of both towers
-    attention: tuple[Attention, ...] = ()  # of the vision tower, one or one a layer, instead of the variant's
+    attention: tuple[Attention, ...] = ()  # of the vision tower, one or one per layer, instead of the variant's
     text_attention: tuple[Attention, ...] = ()  # of the text tower
     init: Literal["official", "matched"] = "official"  # of differential vision blocks: DiffCLIP's, or the twin's
     image: int = 224  # side of an image in pixels
@@ -58,12 +58,12 @@ class Shape:
     joint: int = 512  # width of the joint space
 
     @classmethod
-    def at(cls, scale: ClipScale) -> Shape:
+    def at(cls, scale: ClipScale) -> ClipFlags:
         return cls(**{f.name: getattr(scale, f.name) for f in fields(cls) if hasattr(scale, f.name)})
 
     @classmethod
-    def of(cls, config: CLIPConfig, where: str) -> Shape:
-        """The flags that make this model."""
+    def of(cls, config: CLIPConfig, where: str) -> ClipFlags:
+        """The flags that describe this model."""
         vision, text = config.vision, config.text
         same = {
             name: getattr(vision, name) for name in ("attention", "init", "image", "patch", "width", "depth", "heads")
@@ -118,21 +118,21 @@ class PairFlags:
         return allowed(self.allow)
 
     def load(self, side: int, seed: int) -> tuple[PairSet, ImageSet | PairSet, tuple[str, ...]]:
-        """To learn from, to be judged by, and the words for classes where there are any."""
+        """The training pairs, the test set, and the prompts where the test set has classes."""
         if self.pairs is None:
             raise InputError("no pairs are named: give --pairs")
         if is_captioned(self.pairs):
-            lent: dict[str, Any] = {"root": self.data_root, "image_size": side, "allow": self.allowed}
-            train, test = (load_pairs(self.pairs, split, **lent) for split in ("train", "test"))
+            options: dict[str, Any] = {"root": self.data_root, "image_size": side, "allow": self.allowed}
+            train, test = (load_pairs(self.pairs, split, **options) for split in ("train", "test"))
             return train.subset(min(self.train_images or len(train), len(train)), seed), test, ()
         from antiphase.training.clip_task import pairs_from_prompts
 
         size = side if entry_of(self.pairs).resizable else None
-        found: dict[str, Any] = {"root": self.data_root, "image_size": size, "download": self.download}
-        images, judged = (load(self.pairs, split, **found) for split in ("train", "test"))
-        words = templates(self.prompts)
+        options = {"root": self.data_root, "image_size": size, "download": self.download}
+        images, test_images = (load(self.pairs, split, **options) for split in ("train", "test"))
+        prompts = templates(self.prompts)
         images = at_most(images, self.train_images, seed)
-        return pairs_from_prompts(images, words), judged, words
+        return pairs_from_prompts(images, prompts), test_images, prompts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +141,7 @@ class Command:
     scale: ScaleName = "smoke"  # sizes of everything below, where a flag does not say otherwise
     config: Path | None = None  # YAML with sections model and training, or a run.json of a CLIP; flags override it
     source: PairFlags = PairFlags()
-    model: Shape = Shape()
+    model: ClipFlags = ClipFlags()
     training: ContrastiveConfig = ContrastiveConfig()
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps
     json: bool = False  # print the result as JSON on stdout
@@ -153,7 +153,7 @@ class Command:
             out=tyro.MISSING,
             scale=scale,
             source=PairFlags(pairs=s.pairs, prompts=s.prompts),
-            model=Shape.at(s),
+            model=ClipFlags.at(s),
             training=ContrastiveConfig.at(s),
         )
 
@@ -167,21 +167,23 @@ class Command:
         source = self.source
         if "data" in plain:  # a run.json: the same data too
             source = replace(source, pairs=plain["data"].get("origin") or source.pairs)
-            source = replace(source, train_images=plain["data"]["train"]["images"], prompts=_named(plain["data"], path))
+            source = replace(
+                source, train_images=plain["data"]["train"]["images"], prompts=_prompts_name(plain["data"], path)
+            )
         return replace(
             self,
             config=path,
             training=training,
             source=source,
-            model=Shape.of(model, path.name) if model else self.model,
+            model=ClipFlags.of(model, path.name) if model else self.model,
         )
 
 
-def _named(data: dict[str, Any], path: Path) -> str:
+def _prompts_name(data: dict[str, Any], path: Path) -> str:
     """The name of the prompts that a run was trained with."""
     own = tuple(data.get("templates", ()))
-    for name, words in PROMPT_SETS.items():
-        if own == words or (name == "imagenet80" and len(own) == 80) or not own:
+    for name, prompts in PROMPT_SETS.items():
+        if own == prompts or (name == "imagenet80" and len(own) == 80) or not own:
             return name
     raise InputError(f"{path} was trained with templates from a file: leave --config out and give them by --prompts")
 
@@ -192,21 +194,21 @@ def run(command: Command) -> dict[str, Any]:
     from antiphase.training.clip_task import train_clip
 
     device, config = pick_device(command.device), command.model.config()
-    train_set, test_set, words = command.source.load(config.vision.image, command.training.seed)
+    train_set, test_set, prompts = command.source.load(config.vision.image, command.training.seed)
     run = train_clip(
         config,
         command.training,
         train_set,
         test_set,
         command.out,
-        templates=words,
+        templates=prompts,
         allow=command.source.allowed,
         device=device,
         scale=command.scale,
     )
     skipped = run.about["data"]["train"]["skipped"]
-    judged_by = run.about["data"]["test"]["images"]
-    digest = {"weights_sha256": run.weights_digest, "skipped": skipped, "test_images": judged_by}
+    test_images = run.about["data"]["test"]["images"]
+    digest = {"weights_sha256": run.weights_digest, "skipped": skipped, "test_images": test_images}
     return {"run": str(run.folder), "title": run.config.title, **digest, "log": run.log}
 
 
