@@ -444,7 +444,7 @@ def test_an_odd_number_of_heads_can_be_regrouped_by_diff_heads():
     assert "do not pair" in str(report)
     x = torch.randn(2, 5, 24)
     check(differential[0], x, x, x)
-    with pytest.raises(InputError, match="attn_mask has 3 masks an example, and this layer 4 maps"):
+    with pytest.raises(InputError, match="attn_mask has 3 masks per example, and this layer 4 maps"):
         differential[0](x, x, x, attn_mask=torch.zeros(6, 5, 5))
 
 
