@@ -1,4 +1,4 @@
-"""Run by tests/attacks/test_peers_minimum_norm.py with the python of .venv-peers: ours and peers' on the same images, as JSON."""
+"""Run by tests/attacks/test_peers.py with the python of .venv-peers: ours and peers' on the same images, as JSON."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""An attack that is interrupted, even by SIGKILL in the middle of a write, goes on with the examples it is not done with."""
+"""An attack that is interrupted, even by SIGKILL in the middle of a write, goes on with the examples that have not ended."""
 
 import json
 import os
@@ -17,31 +17,13 @@ from antiphase.attacks import APGD, FAB, L2, PGD, AutoAttack, Linf, Square
 from antiphase.attacks.journal import unpack
 from antiphase.config import InputError
 from antiphase.models.run import Run
-from tests.attacks.interruptions import Counted, assert_same, attacked, interrupted
+from tests.attacks.harness import Counted, Stairs, assert_same, interrupted, run
 from tests.attacks.shortened import TO_BE_KILLED, shortened
 from tests.conftest import ROOT
 
 
-class Stairs(torch.nn.Module):
-    """A model whose gradient is zero for some images and misleads for the rest: it raises red flags."""
-
-    def __init__(self, model):
-        super().__init__()
-        self.model = model
-
-    def forward(self, x):
-        flat = (x.mean(dim=(1, 2, 3)) > 0.3)[:, None, None, None]
-        return self.model(torch.where(flat, (x * 8).round() / 8 + 0 * x, 2 * x.detach() - x))
-
-
-@pytest.fixture(scope="module")
-def few(digits):
-    return digits[1].subset(96).all
-
-
-@pytest.fixture(scope="module")
-def victim(pair):
-    return pair[1].classifier()
+def attacked(model, few, attack, journal=None, **options):
+    return run(model, few, attack, **{"batch_size": 16, "journal": journal, **options})
 
 
 CASES = {
@@ -56,7 +38,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_interrupted_attack_ends_as_if_it_never_was(case, victim, few, tmp_path):
+def test_an_interrupted_attack_ends_as_if_it_had_not_been_interrupted(case, victim, few, tmp_path):
     attack, options = CASES[case]
     whole = Counted(victim)
     expected = attacked(whole, few, attack, **options)
@@ -70,7 +52,9 @@ def test_an_interrupted_attack_ends_as_if_it_never_was(case, victim, few, tmp_pa
     assert rest.images < whole.images - 2 * len(known)
     after = Counted(victim)
     assert_same(attacked(after, few, attack, journal, **options), expected)
-    assert after.images == 96 + 16 + int(expected.success.sum())  # looks and judgements: nobody is attacked again
+    assert after.images == 96 + 16 + int(
+        expected.success.sum()
+    )  # clean predictions and judgements: no example is attacked again
 
 
 def test_red_flags_survive_an_interruption(victim, few, tmp_path):
@@ -102,16 +86,7 @@ def test_the_journal_of_another_attack_is_refused(victim, few, tmp_path):
         attacked(victim, few, lambda model, x, y: x, tmp_path / "journal")  # noqa: ARG005
 
 
-def test_runs_of_one_example_side_by_side_are_all_counted_and_the_first_is_kept(victim, few):
-    attack, few = (
-        PGD(within=Linf("12/255"), restarts=4, steps=8),
-        few._replace(**{k: v[:20] for k, v in few._asdict().items()}),
-    )
-    together, alone = (attacked(victim, few, attack, protocol="paper", batch_size=size) for size in (80, 10))
-    assert torch.equal(together.backwards, alone.backwards)
-    assert torch.equal(together.forwards[:10], alone.forwards[:10])  # these are looked at twice in both
-    assert torch.equal(together.adversarial_prediction, alone.adversarial_prediction)
-    assert (together.adversarial != alone.adversarial).double().mean() < 0.01
+# ------------------------------------------------------------------------------------------------- commands that are killed
 
 
 def counting(monkeypatch):
@@ -160,7 +135,7 @@ def _done(folder) -> int:
 
 
 LONG = {  # flags, and the journal in which it is killed
-    "a cascade in its second stage": (("--attack", "autoattack", "--eps", "16/255", "--images", "64"), ".1"),
+    "autoattack in its second stage": (("--attack", "autoattack", "--eps", "16/255", "--images", "64"), ".1"),
     "cw": (("--attack", "cw", "--searches", "2", "--steps", "60", "--initial-c", "1", "--images", "96"), ""),
 }
 
@@ -221,7 +196,7 @@ def _assert_resumed(known, tmp_path, flags, monkeypatch, cli):
     assert resumed.get("stages") == never.get("stages")
     entries = [entry for part in known.values() for entry in part]
     spared, looks = sum(entry["forwards"] for entry in entries), 2 * len(entries)  # at clean images, again
-    assert spared - looks <= shown[1].images - shown[0].images <= spared  # nobody who was done is attacked again
+    assert spared - looks <= shown[1].images - shown[0].images <= spared  # no example that had ended is attacked again
     kept, pixels = (_saved(tmp_path / name) for name in ("killed", "whole"))
     assert kept.keys() == pixels.keys()
     for entry in entries:

@@ -1,4 +1,4 @@
-"""Ours against other people's attacks, image by image, on the committed pair, another's model, and real images."""
+"""Our attacks against other people's, image by image, on the committed pair, another's model, and real images."""
 
 import json
 import os
@@ -59,7 +59,7 @@ CASES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("case", "eps", "n", "model"), CASES)
-def test_never_more_than_one_image_below_a_peer(case, eps, n, model, data_root, capsys):
+def test_our_attacks_leave_at_most_one_image_more_than_a_peer(case, eps, n, model, data_root, capsys):
     folder = () if model is None else (ROOT / "results/pair" / model,)
     row = _by_the_peers_python("peers_autoattack.py", case, eps, str(n), *folder, data_root=data_root)
     with capsys.disabled():
@@ -70,3 +70,21 @@ def test_never_more_than_one_image_below_a_peer(case, eps, n, model, data_root, 
         )
     assert row["ours"] <= row["theirs"] + 1
     assert row["flags"] == []
+
+
+IMAGES = 64  # for the minimum-norm attacks
+
+
+@pytest.mark.slow
+def test_our_minimum_norm_attacks_fool_as_many_and_come_as_near_as_peers(data_root, capsys):
+    folder = ROOT / "results/pair/DiffViT"
+    results = _by_the_peers_python("peers_minimum_norm.py", folder, str(IMAGES), data_root=data_root)
+    with capsys.disabled():
+        for name, row in results.items():
+            print(f"\n{name}: {row['success']} of {IMAGES} fooled, median L2 {row['median']:.4f}", end="")
+    for ours, peer in (("CW", "CW, foolbox"), ("CW", "CW, torchattacks"), ("DDN", "DDN, foolbox")):
+        assert results[ours]["success"] >= results[peer]["success"] - 1
+        assert results[ours]["median"] <= 1.01 * results[peer]["median"]
+        assert results[ours]["flags"] == []
+    assert results["MinimalL2"]["success"] == IMAGES
+    assert results["MinimalL2"]["median"] <= 0.8 * results["CW, foolbox"]["median"]

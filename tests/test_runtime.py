@@ -1,0 +1,30 @@
+"""Every random number belongs to one example and does not depend on its neighbours."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from antiphase import runtime
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=20, unique=True), st.integers(0, 2**40))
+def test_a_stream_belongs_to_its_example(ids, seed):
+    ids = np.array(ids)
+    together = runtime.uniform((seed, "start", 0), ids, (3, 4))
+    alone = np.concatenate([runtime.uniform((seed, "start", 0), ids[i : i + 1], (3, 4)) for i in range(len(ids))])
+    assert np.array_equal(together, alone)
+    assert not np.array_equal(together, runtime.uniform((seed, "start", 1), ids, (3, 4)))
+    assert ((together >= 0) & (together < 1)).all()
+
+
+def test_streams_are_uniform_normal_and_uncorrelated():
+    from scipy.stats import kstest
+
+    draws = runtime.uniform((0, "test"), np.arange(2000), (50,))
+    assert kstest(draws.ravel(), "uniform").pvalue > 0.01
+    assert kstest(runtime.normal((0, "test"), np.arange(2000), (50,)).ravel(), "norm").pvalue > 0.01
+    assert abs(np.corrcoef(draws[:, 0], draws[:, 1])[0, 1]) < 0.07  # along a stream
+    assert abs(np.corrcoef(draws[:-1].ravel(), draws[1:].ravel())[0, 1]) < 0.015  # between neighbours
+    other = runtime.uniform((1, "test"), np.arange(2000), (50,))
+    assert abs(np.corrcoef(draws.ravel(), other.ravel())[0, 1]) < 0.015  # between seeds
