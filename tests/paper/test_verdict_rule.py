@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 
 from antiphase.config import Budget, to_plain
-from antiphase.measures.bootstrap import PerImage, difference, interval, rank_correlation, ranked_alike
-from antiphase.measures.crossover import crossing, crossover
 from antiphase.measures.stats import Contrast
 from antiphase.paper.catalog import studies
 from antiphase.paper.claims import verdicts
@@ -71,51 +69,6 @@ def test_an_interval_that_touches_zero_is_open():
 # ------------------------------------------------------------------------------------------------- intervals
 
 
-def test_pairing_makes_the_interval_of_a_difference_narrow():
-    draw = np.random.default_rng(0)
-    hard = draw.random((1, 400))
-    first, second = (np.repeat(hard + shift, 3, axis=0) for shift in (0.1, 0.0))
-    ones = np.ones_like(first)
-    together = interval([PerImage(first, ones, "a"), PerImage(second, ones, "a")], difference)
-    apart = interval([PerImage(first, ones, "a"), PerImage(second, ones, "b")], difference)
-    assert together["value"] == pytest.approx(0.1)
-    width = [i["interval"][1] - i["interval"][0] for i in (together, apart)]
-    assert width[0] < 1e-9 < 0.05 < width[1]
-
-
-def test_the_interval_covers_the_spread_over_seeds_as_well_as_images():
-    ones = np.ones((3, 500))
-    seeds = PerImage(np.array([[0.1], [0.2], [0.3]]) * ones, ones, "same")
-    low, high = interval([seeds])["interval"]
-    assert (low, high) == (pytest.approx(0.1), pytest.approx(0.3))
-    images = PerImage(np.tile(np.arange(500) % 2, (3, 1)).astype(float), ones, "same")
-    low, high = interval([images])["interval"]
-    assert (low, high) == (pytest.approx(0.456, abs=0.01), pytest.approx(0.544, abs=0.01))
-
-
-def test_a_quantile_and_a_ratio_leave_out_what_does_not_count():
-    values, counted = np.array([[5.0, 1.0, 3.0, 100.0]]), np.array([[1.0, 1.0, 1.0, 0.0]])
-    assert interval([PerImage(values * counted, counted)])["value"] == 3.0
-    assert interval([PerImage(values, counted, quantile=0.5)])["value"] == 3.0
-    assert interval([PerImage(values, counted, quantile=1.0)])["value"] == 5.0
-    assert interval([PerImage(values, 0 * counted)]) == {"value": None, "interval": None}
-
-
-def test_rank_correlation_is_spearman_over_layers():
-    layers = [np.array([[v]]) for v in (1.0, 2.0, 3.0)]
-    assert rank_correlation(*layers, *layers).item() == pytest.approx(1)
-    assert rank_correlation(*layers, *reversed(layers)).item() == pytest.approx(-1)
-    assert np.isnan(rank_correlation(*[np.ones((1, 1))] * 3, *layers).item())  # nothing to rank
-    tied = [np.array([[v]]) for v in (1.0, 1.0, 2.0)]
-    assert rank_correlation(*tied, *layers).item() == pytest.approx(0.75**0.5)
-
-
-def test_the_chance_of_a_rank_correlation_counts_orders_of_the_layers():
-    rising = np.arange(4.0)
-    assert ranked_alike(rising, rising) == (pytest.approx(1), pytest.approx(1 / 24))
-    assert ranked_alike(rising, -rising) == (pytest.approx(-1), pytest.approx(1))
-
-
 @pytest.mark.parametrize(("gaps", "places"), [((0.01, -0.01, 0.0), "towards"), ((0.06, 0.05, 0.07), "opposite")])
 def test_about_equal_is_said_of_the_mean_difference(gaps, places, tmp_path):
     """Seeds may scatter to both sides; a gap of five points is not equal."""
@@ -154,35 +107,6 @@ def test_a_models_accuracy_is_judged_by_its_depth_1_witness():
     assert setting.witness(deep) == setting.diffvit(2)
     assert setting.witness(setting.diffvit(1, lambda_init=0.5)) == setting.diffvit(1, lambda_init=0.5)
     assert setting.witness(setting.vit(0, adv_eps=Budget("1/255"))) == setting.vit(0)
-
-
-@pytest.mark.parametrize(
-    ("gaps", "depth", "changes"),
-    [
-        ([0.2, -0.2, -0.3], 2**0.5, 1),
-        ([0.3, 0.1, 0.05], None, 0),  # falling, but never extrapolated
-        ([0.1, -0.1, 0.1], 2**0.5, 2),
-        ([0.1, 0.0, 0.0], 2.0, 1),
-    ],
-)
-def test_the_crossover_depth_is_interpolated_in_log_depth(gaps, depth, changes):
-    found, count = crossing([1, 2, 4], gaps)
-    assert found == (None if depth is None else pytest.approx(depth))
-    assert count == changes
-
-
-def test_the_crossover_has_an_interval_and_the_share_without_one():
-    draw = np.random.default_rng(1)
-    ones = np.ones((3, 300))
-    pairs = [
-        (PerImage(draw.normal(gap, 0.5, (3, 300)), ones, "x"), PerImage(0 * ones, ones, "x"))
-        for gap in (0.2, 0.02, -0.2)
-    ]
-    found = crossover([1, 2, 4], pairs)
-    low, high = found["interval"]
-    assert low < found["median"] < high
-    assert 1 < low < high < 4
-    assert found["none"] < 0.05
 
 
 # ------------------------------------------------------------------------------------------------- a claim from rows

@@ -2,7 +2,7 @@
 
 The first half finds the pairs: a layer's own branches, or a control that must accompany them (docs/method.md 2.2). The second
 half is the algebra of Lemma 1 and Theorem 1, the same for Jacobians, for one direction and for finite changes. How the three
-numbers are estimated is told in `jacobians_*`, `alignment` and `cancellation`.
+numbers are estimated stands in `jacobians_*`, `alignment` and `cancellation`.
 
 Lambda broadcasts to (B, h, N, 1). One lambda per image and head can be taken out of a norm; where it differs between tokens it
 is multiplied into the second map first and counts as 1 (`BranchPair.weighted`), or the measure refuses the layer.

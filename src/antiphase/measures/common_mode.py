@@ -32,8 +32,8 @@ def common_mode(measured: list[Cancellation]) -> list[dict[str, Any]]:
     """
     kinds = {c.perturbation: PERTURBATIONS[c.perturbation].kind for c in measured}
     if "noise" not in kinds.values() or "attack" not in kinds.values():
-        there = ", ".join(kinds) or "nothing"
-        raise InputError(f"noise is compared with attacks, and one of them was not measured: there is {there}")
+        names = ", ".join(kinds) or "nothing"
+        raise InputError(f"noise is compared with attacks, and one of them was not measured: there is {names}")
     rows = [
         _row(noise, attack, statistic)
         for statistic in WORDS

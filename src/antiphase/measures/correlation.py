@@ -33,7 +33,7 @@ from antiphase.measures.branch_pairs import (
 from antiphase.measures.jacobians_forward import PAPER_EPS
 from antiphase.measures.jacobians_reverse import entropy
 from antiphase.measures.perturbations import CORRUPTIONS, check_names, perturbed
-from antiphase.measures.stats import Array, finite, mean_interval
+from antiphase.measures.stats import Array, finite, mean_interval, over
 from antiphase.models.attention import Branches, attention_maps
 from antiphase.models.taps import Record
 from antiphase.runtime import at_rest
@@ -257,7 +257,5 @@ def joined(parts: list[dict[str, Tensor]]) -> dict[str, Array]:
 
 def _over_heads(values: Array) -> Array:
     """(n, h) -> (n,), over the heads for which there is a value"""
-    there = np.isfinite(values)
-    total = np.where(there, values, 0).sum(axis=1)
-    mean: Array = np.divide(total, there.sum(axis=1), out=np.full(len(values), np.nan), where=there.any(axis=1))
-    return mean
+    known = np.isfinite(values)
+    return over(np.where(known, values, 0).sum(axis=1), known.sum(axis=1))

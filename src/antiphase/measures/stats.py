@@ -57,7 +57,7 @@ def rate(flags: Any, where: Any = True) -> Rate:
     """How often a flag holds. (n,) trials are independent; of (n, k) the k trials of one image stand or fall together.
 
     `where` selects trials. For clusters the interval uses the number of independent trials that would give the variance
-    seen between images, at most the number of images.
+    observed between images, at most the number of images.
     """
     flags = np.asarray(flags, dtype=bool)
     chosen = np.broadcast_to(np.asarray(where, dtype=bool), flags.shape)
@@ -83,7 +83,7 @@ def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> dict[str, An
 
 
 def holm(ps: list[float]) -> list[float]:
-    """p-values adjusted for having looked at all of them (Holm)."""
+    """p-values adjusted for the number of tests (Holm)."""
     adjusted, worst = [0.0] * len(ps), 0.0
     for rank, i in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
         worst = max(worst, min(1.0, (len(ps) - rank) * ps[i]))

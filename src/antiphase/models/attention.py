@@ -132,8 +132,8 @@ class DifferentialAttention(TimmDiffAttention):
             head_norm=value.head_norm == "rms",
             gain=value.gain_at(layer, depth),
         )
-        given = next(softmax.qkv.parameters())
-        twin.to(device=given.device, dtype=given.dtype)  # what is new; the parts stay as they are
+        weight = next(softmax.qkv.parameters())
+        twin.to(device=weight.device, dtype=weight.dtype)  # what is new; the parts stay as they are
         twin.qkv, twin.proj = softmax.qkv, softmax.proj
         twin.q_norm, twin.k_norm, twin.norm = softmax.q_norm, softmax.k_norm, softmax.norm
         twin.attn_drop, twin.proj_drop = nn.Dropout(softmax.attn_drop), nn.Dropout(softmax.proj_drop)
@@ -245,8 +245,7 @@ def first_token(module: Any, x: Tensor) -> Tensor:
     if two:
         signal, noise = maps.view(batch, heads, 2, -1).unbind(2)
         maps = signal - module._compute_lambda().to(x.dtype) * noise  # (B, h, N)
-    seen = (maps @ x).transpose(0, 1) @ w_v.view(heads, -1, width).mT  # (h, B, e)
-    mixed = seen.transpose(0, 1)
+    mixed = ((maps @ x).transpose(0, 1) @ w_v.view(heads, -1, width).mT).transpose(0, 1)  # (B, h, e)
     if b_v is not None:
         mixed = mixed + maps.sum(dim=-1, keepdim=True) * b_v.view(heads, -1)
     out: Tensor = module.finish(mixed[:, :, None]) if two else module.proj(mixed.flatten(1)[:, None])

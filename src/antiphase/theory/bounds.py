@@ -13,7 +13,8 @@ from antiphase.theory.evidence import Evidence, NoiseEvidence
 from antiphase.theory.verdicts import NEEDS_BASE, AuditRow, holds, not_evaluated, postulated, share
 
 POWER = 0.01  # power iteration may fall short by so much, relative
-BOUNDARY = 1e-6  # two constants this near are taken for equal (Cor. 1)
+BOUNDARY = 1e-6  # two constants this near are taken for equal (Corollary 1)
+ENOUGH = 6  # images below which a rank correlation that does not show says nothing
 
 
 def crossover(alpha: Any, l_da: Any, l_base: Any) -> Any:
@@ -194,9 +195,6 @@ def theorem_4(e: Evidence) -> AuditRow:
             "the run's gain is smaller": share(e.da.gain < e.base.gain),
         },
     )
-
-
-ENOUGH = 6  # images below which a rank correlation that is not seen says nothing
 
 
 def independence(e: Evidence) -> AuditRow:

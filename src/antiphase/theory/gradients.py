@@ -76,32 +76,32 @@ def _decided(e: Evidence) -> Any:
 
 def negative_alignment(e: Evidence) -> AuditRow:
     cos, kappa = (e.pool(lambda la, w=w: getattr(la.aligned(), w)) for w in ("cos", "kappa"))  # type: ignore[misc]
-    there = np.isfinite(cos)
+    alive = np.isfinite(cos)
     s = amplification(kappa, cos)
     energy = np.log(orthogonal_amplification(kappa))
     angle = np.log(s) - energy
-    total = mean_finite(np.log(s)[there])
+    total = mean_finite(np.log(s)[alive])
     return AuditRow(
         "negative alignment",
         "cos < 0 is what causes the amplification: where ||J_DA|| > ||J1||, the cosine is negative",
-        holds(cos < 0, there & (s > 1), empty="nothing amplifies"),
+        holds(cos < 0, alive & (s > 1), empty="nothing amplifies"),
         "sufficient (lambda > 0), not necessary: ||J_DA|| > ||J1|| exactly where cos < kappa / 2 (kappa > 0)",
         {
-            "P(cos < 0)": share(cos < 0, there),
-            "P(cos < kappa/2)": share(cos < kappa / 2, there),
-            "P(||J_DA|| > ||J1||)": share(s > 1, there),
+            "P(cos < 0)": share(cos < 0, alive),
+            "P(cos < kappa/2)": share(cos < kappa / 2, alive),
+            "P(||J_DA|| > ||J1||)": share(s > 1, alive),
             "mean cos": mean_finite(cos),
             "mean kappa": mean_finite(kappa),
             "mean log s": total,
-            "  of it from the energies, 0.5 log(1 + kappa^2)": mean_finite(energy[there]),
-            "  of it from the angle": mean_finite(angle[there]),
+            "  of it from the energies, 0.5 log(1 + kappa^2)": mean_finite(energy[alive]),
+            "  of it from the angle": mean_finite(angle[alive]),
         },
     )
 
 
 def theorem_1(e: Evidence) -> AuditRow:
     kappa, cos = (e.pool(lambda la, w=w: getattr(la.aligned(), w)) for w in ("kappa", "cos"))  # type: ignore[misc]
-    there = np.isfinite(cos)
+    alive = np.isfinite(cos)
     aligned, opposed = endpoints(kappa)
     s = e.pool(lambda la: np.sqrt(la.points["clean"].da / np.maximum(la.points["clean"].n1, 1e-300)))
     slack = 1 + 10 * e.tolerance
@@ -109,12 +109,12 @@ def theorem_1(e: Evidence) -> AuditRow:
     return AuditRow(
         "Theorem 1",
         "||J_DA|| is (1 - lambda rho)||J1|| at cos = +1 and (1 + lambda rho)||J1|| at cos = -1",
-        holds((aligned >= 0) & (opposed >= 0), there, empty="no pair has two live branches"),
+        holds((aligned >= 0) & (opposed >= 0), alive, empty="no pair has two live branches"),
         "|1 - lambda rho| and |1 + lambda rho|, exact at the endpoints and not asymptotic; s lies between them",
         {
-            "1 - lambda rho < 0": share(aligned < 0, there),
-            "1 + lambda rho < 0": share(opposed < 0, there),
-            "||J_DA|| between the corrected endpoints": share(between, there),
+            "1 - lambda rho < 0": share(aligned < 0, alive),
+            "1 + lambda rho < 0": share(opposed < 0, alive),
+            "||J_DA|| between the corrected endpoints": share(between, alive),
             "largest kappa": largest_finite(kappa),
             "residual of the identity": largest_finite(e.pool(lambda la: lemma_1_residual(la.points["clean"], la.lam))),
         },
