@@ -27,6 +27,11 @@ def test_every_section_of_the_method_that_is_cited_exists():
     assert not [f"{name} cites docs/method.md {number}" for name, number in cited if number not in SECTIONS]
 
 
+def test_no_comment_cites_a_page_that_readers_do_not_have():
+    hidden = re.compile(r"\bM[1-7]\.\d\b|of the methods\b")
+    assert not [path.name for path in TEXTS if hidden.search(path.read_text())]
+
+
 def test_every_anchor_of_the_method_is_the_number_of_its_heading():
     anchored = re.findall(r'<a id="s([\d.]+)"></a>\n#{2,3} (\d(?:\.\d)?)\b', METHOD)
     assert len(anchored) == METHOD.count("<a id=")

@@ -200,7 +200,8 @@ def parameters(run: Run) -> int:
 
 
 def lambda_rows(run: Run) -> list[Cell]:
-    """lambda of every differential layer with its parts, and what is odd about it. Drift is of the mean start: M2.6."""
+    """lambda of every differential layer with its parts, and what is odd about it. Drift is from the mean start
+    (docs/method.md 2.6)."""
     model = run.model()
     if not lambdas(model):
         raise InputError(f"{run.folder} has no lambda: no layer of this model has two branches (it is all softmax)")
