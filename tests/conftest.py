@@ -103,7 +103,7 @@ def comparison(pair, digits):
     """Both models of the pair attacked and measured on the same 120 digits, with looks at 8 of them."""
     from antiphase.config import Budget
     from antiphase.results.compare import compare
-    from antiphase.results.config import CompareConfig
+    from antiphase.results.questions import CompareConfig
 
     eps = tuple(Budget(f"{e}/255") for e in (4, 12, 24, 48))
     settings = CompareConfig(eps=eps, steps=10, restarts=2, draws=8, probes=8, measure_images=32, accuracy_floor=0.5)

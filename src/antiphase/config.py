@@ -12,7 +12,7 @@ import json
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,6 +50,17 @@ class Budget(float):
         in_255ths = float(self) * 255
         short = f"{in_255ths:.6g}"
         return f"{short}/255" if len(short) <= 5 else f"{float(self):.6g}"
+
+
+class Names(tuple[str, ...]):
+    """Several names, which the command line takes as one word: `Names("sign,pgd")`."""
+
+    def __new__(cls, value: str | Iterable[str] = ()) -> Names:
+        names = value.split(",") if isinstance(value, str) else value
+        return super().__new__(cls, [name.strip() for name in names if name.strip()])
+
+    def __str__(self) -> str:
+        return ",".join(self)
 
 
 def check_fields(config: Any, /, **least: float) -> None:
@@ -108,6 +119,8 @@ def _read(hint: Any, plain: Any, where: str) -> Any:
         return _read_dataclass(hint, plain, where)
     if hint is Budget and isinstance(plain, int | float | str):
         return Budget(plain)
+    if hint is Names and isinstance(plain, str | list | tuple):
+        return Names(plain)
     if hint is Path and isinstance(plain, str):
         return Path(plain)
     if hint is float and isinstance(plain, int | float | str) and not isinstance(plain, bool):

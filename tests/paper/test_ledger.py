@@ -13,11 +13,13 @@ import pytest
 
 from antiphase import files
 from antiphase.config import InputError, to_plain
+from antiphase.measures.questions import PredictionQuestion
 from antiphase.models.config import ViTConfig
 from antiphase.paper import execute
-from antiphase.paper.execute import Bench
-from antiphase.paper.ledger import Damaged, DiskFull, Ledger
-from antiphase.paper.questions import Cell, Images, Predicted, Train, ordered
+from antiphase.paper.execute import Workplace
+from antiphase.paper.ledger import Ledger
+from antiphase.paper.questions import Ask, Cell, Images, Train, ordered
+from antiphase.store import Damaged, DiskFull
 from antiphase.training.config import TrainConfig
 
 
@@ -34,18 +36,18 @@ class Toy(Cell):
 
 
 @pytest.fixture
-def bench(tmp_path, monkeypatch):
+def place(tmp_path, monkeypatch):
     monkeypatch.setattr(execute, "operations", lambda _: 1.0)
     monkeypatch.setattr("antiphase.paper.cost.operations", lambda _: 1.0)
     monkeypatch.setattr("antiphase.paper.execute.data_fingerprints", lambda *_: {})
-    return Bench(Ledger(tmp_path / "ledger"))
+    return Workplace(Ledger(tmp_path / "ledger"))
 
 
 def toys(n: int) -> list[Toy]:
     return [Toy(number=i) for i in range(n)]
 
 
-def answered(cell: Cell, _: Bench) -> dict:
+def answered(cell: Cell, _: Workplace) -> dict:
     return {"square": cell.number**2}
 
 
@@ -61,18 +63,18 @@ def test_a_key_changes_with_every_value_and_not_with_a_new_field_at_its_default(
     ]
     assert len({cell.key, *(other.key for other in others)}) == 5
     assert (
-        Predicted(of=cell, images=Images(data="digits")).key
-        != Predicted(of=others[0], images=Images(data="digits")).key
+        Ask(of=cell, images=Images(data="digits"), question=PredictionQuestion()).key
+        != Ask(of=others[0], images=Images(data="digits"), question=PredictionQuestion()).key
     )
 
 
-def test_a_row_made_under_other_defaults_is_refused(bench):
+def test_a_row_made_under_other_defaults_is_refused(place):
     cell = Train(model=ViTConfig(), training=TrainConfig(), data="digits")
     config = to_plain(cell)
     config["training"]["lr"] = 1.0
-    bench.ledger.keep(cell, {"config": config, "answer": {}})
+    place.ledger.keep(cell, {"config": config, "answer": {}})
     with pytest.raises(Damaged, match="other defaults"):
-        bench.ledger.row(cell)
+        place.ledger.row(cell)
 
 
 def test_what_is_needed_comes_first_and_once():
@@ -81,75 +83,75 @@ def test_what_is_needed_comes_first_and_once():
     assert [c.number for c in ordered([late, base])] == [0, 1, 2]
 
 
-def test_run_does_only_what_is_missing(bench):
-    first = execute.run(toys(3), bench, answer=answered)
-    again = execute.run(toys(5), bench, answer=answered)
+def test_run_does_only_what_is_missing(place):
+    first = execute.run(toys(3), place, answer=answered)
+    again = execute.run(toys(5), place, answer=answered)
     assert (len(first.computed), len(again.computed), len(again.found)) == (3, 2, 3)
-    row = bench.ledger.row(Toy(number=4))
+    row = place.ledger.row(Toy(number=4))
     assert row["answer"] == {"square": 16}
     assert {"environment", "machine", "seeds", "data", "seconds"} <= set(row["provenance"])
 
 
-def test_a_failing_cell_is_recorded_the_others_go_on_and_the_next_run_tries_again(bench):
+def test_a_failing_cell_is_recorded_the_others_go_on_and_the_next_run_tries_again(place):
     def fragile(cell, _):
         if cell.number == 1:
             raise RuntimeError("the loss became nan")
         return answered(cell, _)
 
     cells = [*toys(3), Toy(number=7, after=Toy(number=1)), Toy(number=8, after=Toy(number=7, after=Toy(number=1)))]
-    outcome = execute.run(cells, bench, answer=fragile)
+    outcome = execute.run(cells, place, answer=fragile)
     assert len(outcome.computed) == 2
     assert list(outcome.failed.values()) == ["the loss became nan"]
     assert len(outcome.waiting) == 2
-    kept = bench.ledger.failure(Toy(number=1))
+    kept = place.ledger.failure(Toy(number=1))
     assert kept["type"] == "RuntimeError"
     assert "fragile" in kept["traceback"]
-    assert len(execute.run(cells, bench, answer=answered).computed) == 3
-    assert bench.ledger.failure(Toy(number=1)) is None
+    assert len(execute.run(cells, place, answer=answered).computed) == 3
+    assert place.ledger.failure(Toy(number=1)) is None
 
 
-def test_ctrl_c_leaves_what_is_finished_and_no_failure(bench):
+def test_ctrl_c_leaves_what_is_finished_and_no_failure(place):
     def stopped(cell, _):
         if cell.number == 1:
             raise KeyboardInterrupt
         return answered(cell, _)
 
     with pytest.raises(KeyboardInterrupt):
-        execute.run(toys(3), bench, answer=stopped)
-    assert bench.ledger.failure(Toy(number=1)) is None
-    with bench.ledger.held(Toy(number=1)) as mine:
+        execute.run(toys(3), place, answer=stopped)
+    assert place.ledger.failure(Toy(number=1)) is None
+    with place.ledger.held(Toy(number=1)) as mine:
         assert mine
-    assert len(execute.run(toys(3), bench, answer=answered).computed) == 2
+    assert len(execute.run(toys(3), place, answer=answered).computed) == 2
 
 
-def test_an_answer_that_is_not_a_number_fails_its_cell_only(bench):
-    outcome = execute.run(toys(2), bench, answer=lambda cell, _: {"x": float("nan") if cell.number else 1.0})
+def test_an_answer_that_is_not_a_number_fails_its_cell_only(place):
+    outcome = execute.run(toys(2), place, answer=lambda cell, _: {"x": float("nan") if cell.number else 1.0})
     assert len(outcome.failed) == 1
     assert len(outcome.computed) == 1
 
 
 @pytest.mark.parametrize("damage", ["", '{"digest": 1', '{"row": {}}', "[]", "\udcff"])
-def test_a_damaged_row_is_named_with_its_remedy_and_nothing_else_is_lost(bench, damage):
-    execute.run(toys(3), bench, answer=answered)
-    path = bench.ledger.row_path(toys(3)[1].key)
+def test_a_damaged_row_is_named_with_its_remedy_and_nothing_else_is_lost(place, damage):
+    execute.run(toys(3), place, answer=answered)
+    path = place.ledger.rows.path(toys(3)[1].key)
     before = {p: p.read_bytes() for p in path.parent.iterdir() if p != path}
     path.write_bytes(damage.encode("utf-8", "surrogateescape"))
     with pytest.raises(Damaged, match=rf"{path.name}.*move it away and run again"):
-        execute.run(toys(3), bench, answer=answered)
+        execute.run(toys(3), place, answer=answered)
     assert {p: p.read_bytes() for p in path.parent.iterdir() if p != path} == before
     path.unlink()
-    assert len(execute.run(toys(3), bench, answer=answered).computed) == 1
+    assert len(execute.run(toys(3), place, answer=answered).computed) == 1
 
 
-def test_one_changed_digit_in_a_row_is_noticed(bench):
-    execute.run(toys(3), bench, answer=answered)
-    path = bench.ledger.row_path(toys(3)[2].key)
+def test_one_changed_digit_in_a_row_is_noticed(place):
+    execute.run(toys(3), place, answer=answered)
+    path = place.ledger.rows.path(toys(3)[2].key)
     path.write_text(path.read_text().replace('"square": 4', '"square": 5'))
-    assert [sentence for sentence in bench.ledger.damaged() if path.name in sentence and "digest" in sentence]
+    assert [sentence for sentence in place.ledger.damaged() if path.name in sentence and "digest" in sentence]
 
 
-def test_a_full_disk_is_named_and_what_was_written_stays(bench, monkeypatch):
-    execute.run(toys(2), bench, answer=answered)
+def test_a_full_disk_is_named_and_what_was_written_stays(place, monkeypatch):
+    execute.run(toys(2), place, answer=answered)
     whole = files.write_whole
 
     def full(*_):
@@ -157,25 +159,25 @@ def test_a_full_disk_is_named_and_what_was_written_stays(bench, monkeypatch):
 
     monkeypatch.setattr(files, "write_whole", full)
     with pytest.raises(DiskFull, match=r"disk of .* is full"):
-        execute.run(toys(4), bench, answer=answered)
+        execute.run(toys(4), place, answer=answered)
     monkeypatch.setattr(files, "write_whole", whole)
-    assert not bench.ledger.damaged()
-    assert len(execute.run(toys(4), bench, answer=answered).computed) == 2
+    assert not place.ledger.damaged()
+    assert len(execute.run(toys(4), place, answer=answered).computed) == 2
 
     def trainer(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(DiskFull):
-        execute.run(toys(5), bench, answer=trainer)
-    assert not list((bench.ledger.folder / "failed").glob("*"))
+        execute.run(toys(5), place, answer=trainer)
+    assert not list((place.ledger.folder / "failed").glob("*"))
 
 
-def test_a_ledger_is_about_one_copy_of_a_data_set(bench):
-    bench.ledger.check_data("cifar10", "test", "abc")
-    bench.ledger.check_data("cifar10", "train", "def")
-    bench.ledger.check_data("cifar10", "test", "abc")
+def test_a_ledger_is_about_one_copy_of_a_data_set(place):
+    place.ledger.check_data("cifar10", "test", "abc")
+    place.ledger.check_data("cifar10", "train", "def")
+    place.ledger.check_data("cifar10", "test", "abc")
     with pytest.raises(InputError, match="not the one"):
-        bench.ledger.check_data("cifar10", "test", "xyz")
+        place.ledger.check_data("cifar10", "test", "xyz")
 
 
 WORKER = """
@@ -188,13 +190,13 @@ from tests.paper.test_ledger import Toy, toys
 execute.operations = cost.operations = lambda _: 1.0
 execute.data_fingerprints = lambda *_: {}
 folder = Path(sys.argv[1])
-def slowly(cell, bench):
+def slowly(cell, place):
     with (folder / "started").open("a") as file:
         file.write(f"{cell.number} {os.getpid()}\\n")
     time.sleep(0.02)
     return {"square": cell.number ** 2}
 print("ready", flush=True)
-execute.run(toys(60), execute.Bench(Ledger(folder / "ledger")), answer=slowly)
+execute.run(toys(60), execute.Workplace(Ledger(folder / "ledger")), answer=slowly)
 """
 
 
@@ -222,4 +224,4 @@ def test_three_processes_one_of_them_killed_complete_every_cell_once(tmp_path):
     begun = [line.split()[0] for line in started.read_text().splitlines()]
     assert len(begun) <= 61  # only the cell in flight began twice
     assert not list((tmp_path / "ledger").rglob("*.partial")) or len(begun) == 61
-    assert json.loads(ledger.row_path(Toy(number=0).key).read_text())["digest"]
+    assert json.loads(ledger.rows.path(Toy(number=0).key).read_text())["digest"]

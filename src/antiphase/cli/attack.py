@@ -29,7 +29,7 @@ from antiphase.attacks.config import Attack, Label, Version
 from antiphase.cli.flags import OfRuns, TestImages
 from antiphase.config import Budget, InputError, check_fields
 from antiphase.files import require_folder, require_run
-from antiphase.results.config import budgets
+from antiphase.results.questions import budgets
 from antiphase.scales import SCALES, ScaleName
 
 EXAMPLES = """\
@@ -161,15 +161,15 @@ def run(command: Command) -> dict[str, Any]:
     if command.out is not None:
         require_folder(command.out)
     from antiphase.models.run import Run
-    from antiphase.results.attack import attack_cells
+    from antiphase.results.attack import attack_answers
     from antiphase.runtime import pick_device
 
     run, device = Run(folder, command.source.prompts), pick_device(command.device)
     images = command.source.choose(run.about, command.seed)
     names = ("protocol", "seed", "save", "eight_bit", "compile")
     shared: dict[str, Any] = {name: getattr(command, name) for name in names}
-    cells = attack_cells(run, images, command.attacks(), device=device, **shared)
-    result = {"run": str(folder), "scale": command.scale, "cells": cells}
+    answers = attack_answers(run, images, command.attacks(), device=device, **shared)
+    result = {"run": str(folder), "scale": command.scale, "cells": [answer.content for answer in answers]}
     if command.out is not None:
         from antiphase.report.export import write_attacks
 

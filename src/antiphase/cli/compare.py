@@ -11,7 +11,7 @@ import tyro
 from antiphase.cli.flags import OfRuns, TestImages
 from antiphase.config import Budget
 from antiphase.files import require_folder, require_run
-from antiphase.results.config import CompareConfig
+from antiphase.results.questions import CompareConfig
 from antiphase.scales import SCALES, ScaleName
 
 EXAMPLES = """\

@@ -9,7 +9,7 @@ from typing import Any
 from antiphase.config import Budget, check_fields
 from antiphase.files import require_folder
 from antiphase.models.config import Differential, Softmax, ViTConfig
-from antiphase.results.config import CompareConfig
+from antiphase.results.questions import CompareConfig
 from antiphase.scales import ScaleName
 from antiphase.training.config import TrainConfig
 

@@ -25,7 +25,7 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from antiphase.cli import COMMANDS
-from antiphase.config import Budget, InputError
+from antiphase.config import Budget, InputError, Names
 from antiphase.models.attention_syntax import SYNTAX, attention_text, parse_attention
 from antiphase.models.config import Attention, Differential, Softmax
 from antiphase.scales import SCALES
@@ -179,6 +179,18 @@ def _registry(refusals: list[InputError]) -> ConstructorRegistry:
             instance_from_str=keeping_refusals(lambda word: tuple(map(Budget, word.split(",")))),
             is_instance=lambda value: isinstance(value, tuple),
             str_from_instance=lambda value: [",".join(map(str, value))],
+        )
+
+    @registry.primitive_rule
+    def names(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Names] | None:
+        if info.type is not Names:
+            return None
+        return PrimitiveConstructorSpec(
+            nargs=1,
+            metavar="NAME[,NAME...]",
+            instance_from_str=kept(Names),
+            is_instance=lambda value: isinstance(value, Names),
+            str_from_instance=lambda value: [str(value)],
         )
 
     @registry.primitive_rule

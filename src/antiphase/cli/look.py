@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import tyro
 
 from antiphase.cli.flags import OfRuns, TestImages
-from antiphase.config import Budget, InputError, check_fields
+from antiphase.config import Budget, InputError
 from antiphase.files import require_run
-from antiphase.results.config import budgets
+from antiphase.results.questions import LookQuestion, budgets
 from antiphase.scales import SCALES, ScaleName
 
 EXAMPLES = """\
@@ -23,20 +23,12 @@ IMAGES = 8
 @dataclass(frozen=True, kw_only=True)
 class Command(OfRuns):
     runs: tyro.conf.Positional[tuple[Path, ...]]  # folders of trained runs, all shown the same images
-    eps: tuple[Budget, ...] = ()  # Linf budgets, separated by commas
-    probes: int = 32  # random directions per image for the alignment
-    seed: int = 0  # of the subset, the random starts and the probes
+    question: LookQuestion = LookQuestion()
 
     @classmethod
     def defaults(cls, scale: ScaleName) -> Command:
-        chosen = SCALES[scale]
-        eps = tuple(map(Budget, chosen.eps))
-        return cls(runs=tyro.MISSING, eps=eps, probes=chosen.probes, scale=scale, source=TestImages(images=IMAGES))
-
-    def __post_init__(self) -> None:
-        check_fields(self, seed=0, probes=2)
-        if any(budget <= 0 for budget in self.eps):
-            raise InputError("--eps 0 is the clean image, which the lens shows anyway: give budgets above 0")
+        question = LookQuestion(eps=tuple(map(Budget, SCALES[scale].eps)), probes=SCALES[scale].probes)
+        return cls(runs=tyro.MISSING, question=question, scale=scale, source=TestImages(images=IMAGES))
 
 
 def run(command: Command) -> dict[str, Any]:
@@ -46,18 +38,18 @@ def run(command: Command) -> dict[str, Any]:
             "no run is named: give the folders of trained runs, as in antiphase look runs/vit runs/diffvit"
         )
     from antiphase.models.run import Run
-    from antiphase.results.look import look_cell
+    from antiphase.results.look import look
     from antiphase.runtime import pick_device
 
     device = pick_device(command.device)
-    looked = []
+    question = replace(command.question, eps=tuple(budgets(command.question.eps)))
+    looks = []
     for folder in folders:
         one = Run(folder, command.source.prompts)
-        images = command.source.choose(one.about, command.seed)
-        common: dict[str, Any] = {"probes": command.probes, "seed": command.seed, "device": device}
-        cell = look_cell(one, images, eps=budgets(command.eps), **common)
-        looked.append({"run": str(folder), "title": cell["model"]} | {k: cell[k] for k in ("data", "eps", "left_out")})
-    return {"looks": looked, "scale": command.scale}
+        answer = look(one, command.source.choose(one.about, question.seed), question, device=device).content
+        shown = {name: answer[name] for name in ("data", "eps", "left_out")}
+        looks.append({"run": str(folder), "title": answer["model"]} | shown)
+    return {"looks": looks, "scale": command.scale}
 
 
 def show(result: dict[str, Any]) -> None:

@@ -15,12 +15,12 @@ from antiphase.data.pair_catalog import PAIR_CATALOG
 from antiphase.evals.config import PAIRS, check_data_exists
 from antiphase.files import require_folder
 from antiphase.paper.catalog import chosen, studies
-from antiphase.paper.claims import contrasts_of, verdicts
+from antiphase.paper.claims import predictions_of, verdicts
 from antiphase.paper.cost import Prices
-from antiphase.paper.grid import Setting
+from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
-from antiphase.paper.questions import Cell, data_of, ordered
-from antiphase.paper.study import SURROGATE, Found, Study
+from antiphase.paper.questions import Cell, data_sets, ordered
+from antiphase.paper.study import SURROGATE, Answers, Study
 from antiphase.paper.user_clip import pair_of
 from antiphase.scales import ScaleName
 
@@ -31,6 +31,7 @@ ACTIONS = {
     "status": "what the ledger has of each study",
     "verdicts": "every claim, decided by the ledger",
     "export": "all rows and tables into --out",
+    "upgrade": "convert a ledger that an earlier version wrote",
 }
 EXAMPLES = """\
   antiphase study list
@@ -40,12 +41,13 @@ EXAMPLES = """\
   antiphase study run all --scale paper --dry-run
   antiphase study status --ledger runs/studies
   antiphase study verdicts --scale cpu --ledger runs/cpu
-  antiphase study export --scale cpu --ledger runs/cpu --out runs/cpu/export"""
+  antiphase study export --scale cpu --ledger runs/cpu --out runs/cpu/export
+  antiphase study upgrade --ledger runs/cpu"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    action: tyro.conf.Positional[str]  # list, show, run, status, verdicts, export
+    action: tyro.conf.Positional[str]  # list, show, run, status, verdicts, export, upgrade
     names: tyro.conf.Positional[tuple[str, ...]] = ()  # studies: fig2a, or fig2 for all of its parts; none: all
     ledger: Path = Path("runs/studies")  # folder of finished cells; several scales and processes may share it
     scale: ScaleName = "smoke"  # sizes of everything; smoke is for tests and gives no verdict
@@ -79,59 +81,60 @@ def run(command: Command) -> dict[str, Any]:
     if command.data_root is not None and not command.data_root.is_dir():
         raise InputError(f"--data-root {command.data_root} is no folder: name the one where data sets lie")
     given = None if command.action == "list" else pair_of(command.clip, command.diffclip, ledger)
-    setting = Setting.at(command.scale, command.data, given and given[0])
+    grid = Grid.at(command.scale, command.data, given and given[0])
     about = {"action": command.action, "scale": command.scale, "ledger": str(command.ledger)}
     if command.action == "list":
-        return about | {"studies": [_described(study, Setting.at("paper")) for study in named]}
+        return about | {"studies": [_described(study, Grid.at("paper")) for study in named]}
     if command.action == "run":
         if command.dry_run:
-            return about | _planned(command, named, setting, ledger)
-        return about | _run(command, named, setting, ledger, given[1] if given else {})
-    found = Found(ledger)
+            return about | _planned(command, named, grid, ledger)
+        return about | _run(command, named, grid, ledger, given[1] if given else {})
+    if command.action == "upgrade":
+        from antiphase.paper.upgrade import upgrade
+
+        return about | upgrade(ledger)
+    answers = Answers(ledger)
     if command.action == "show":
-        return about | {"studies": [_shown(study, setting, found) for study in named]}
+        return about | {"studies": [_shown(study, grid, answers) for study in named]}
     if command.action == "status":
-        return about | _status(named, setting, ledger)
+        return about | _status(named, grid, ledger)
     if command.action == "verdicts":
-        return about | {"verdicts": _verdicts(command, setting, found)}
-    return about | _exported(command, named, setting, found)
+        return about | {"verdicts": _verdicts(command, grid, answers)}
+    return about | _exported(command, named, grid, answers)
 
 
-def _described(study: Study, setting: Setting) -> dict[str, Any]:
+def _described(study: Study, grid: Grid) -> dict[str, Any]:
     return {
         "name": study.name,
         "title": study.title,
         "question": study.question,
-        "claims": study.claims(setting),
+        "claims": study.claims(grid),
         "minutes": study.minutes,
         "priced": study.priced,
         "clip": study.clip,
     }
 
 
-def _table(study: Study, setting: Setting, found: Found) -> dict[str, Any]:
-    lines = [asdict(line) for line in study.lines(setting, found)]
+def _table(study: Study, grid: Grid, answers: Answers) -> dict[str, Any]:
+    lines = [asdict(row) for row in study.table(grid, answers)]
     stands_in = any(line["note"] == SURROGATE for line in lines)
     title = f"{study.title}; SURROGATES: small models trained here" if stands_in else study.title
-    return {"name": study.name, "title": title, "surrogate": stands_in, "scale": setting.scale, "lines": lines}
+    return {"name": study.name, "title": title, "surrogate": stands_in, "scale": grid.scale, "lines": lines}
 
 
-def _shown(study: Study, setting: Setting, found: Found) -> dict[str, Any]:
-    cells = [{"kind": cell.kind, "title": cell.title, "key": cell.key} for cell in study.grid(setting)]
-    listed = [
-        {"claim": c.claim, "part": c.part, "reading": c.reading, "name": c.name} for c in study.contrasts(setting)
-    ]
-    return _described(study, setting) | {"cells": cells, "contrasts": listed} | _table(study, setting, found)
+def _shown(study: Study, grid: Grid, answers: Answers) -> dict[str, Any]:
+    cells = [{"kind": cell.kind, "title": cell.title, "key": cell.key} for cell in study.cells(grid)]
+    listed = [{"claim": c.claim, "part": c.part, "reading": c.reading, "name": c.name} for c in study.predictions(grid)]
+    return _described(study, grid) | {"cells": cells, "contrasts": listed} | _table(study, grid, answers)
 
 
-def _cells(named: list[Study], setting: Setting) -> list[Cell]:
-    return ordered(cell for study in named for cell in study.grid(setting))
+def _cells(named: list[Study], grid: Grid) -> list[Cell]:
+    return ordered(cell for study in named for cell in study.cells(grid))
 
 
 def _absent(cells: list[Cell], command: Command) -> dict[str, str]:
     """Data sets that are not here, with why."""
-    names = dict.fromkeys(name for cell in cells for name in data_of(cell))
-    return {name: why for name in names if (why := _why_not(name, command.data_root)) is not None}
+    return {name: why for name in data_sets(cells) if (why := _why_not(name, command.data_root)) is not None}
 
 
 def _why_not(name: str, root: Path | None) -> str | None:
@@ -145,9 +148,9 @@ def _why_not(name: str, root: Path | None) -> str | None:
     return None
 
 
-def _planned(command: Command, named: list[Study], setting: Setting, ledger: Ledger) -> dict[str, Any]:
-    cells = _cells(named, setting)
-    prices = Prices.learned(ledger.readable())
+def _planned(command: Command, named: list[Study], grid: Grid, ledger: Ledger) -> dict[str, Any]:
+    cells = _cells(named, grid)
+    prices = Prices.learned(ledger.provenances())
     todo = [cell for cell in cells if not ledger.has(cell)]
     costs = [prices.seconds(cell) for cell in todo]
     listed = [
@@ -162,41 +165,39 @@ def _planned(command: Command, named: list[Study], setting: Setting, ledger: Led
     }
 
 
-def _run(
-    command: Command, named: list[Study], setting: Setting, ledger: Ledger, given: dict[str, Path]
-) -> dict[str, Any]:
+def _run(command: Command, named: list[Study], grid: Grid, ledger: Ledger, given: dict[str, Path]) -> dict[str, Any]:
     require_folder(command.ledger)
-    cells = _cells(named, setting)
+    cells = _cells(named, grid)
     absent = _absent(cells, command)
     from antiphase import console
-    from antiphase.paper.execute import Bench, run
+    from antiphase.paper.execute import Workplace, run
     from antiphase.runtime import pick_device
 
     for why in absent.values():
         console.say(f"what needs it is left out: {why}")
-    bench = Bench(ledger, command.data_root, pick_device(command.device), command.scale, given)
-    outcome = run(cells, bench, absent)
+    place = Workplace(ledger, command.data_root, pick_device(command.device), command.scale, given)
+    outcome = run(cells, place, absent)
     titles = {cell.key: cell.title for cell in cells}
-    found = Found(ledger)
+    answers = Answers(ledger)
     return {
-        "studies": [_table(study, setting, found) for study in named],
-        "verdicts": [v for v in _verdicts(command, setting, found) if v["claim"] in _claims(named, setting)],
+        "studies": [_table(study, grid, answers) for study in named],
+        "verdicts": [v for v in _verdicts(command, grid, answers) if v["claim"] in _claims(named, grid)],
         "failed": [{"title": titles[key], "key": key, "error": error} for key, error in outcome.failed.items()],
         "waiting": [titles[key] for key in outcome.waiting],
         "absent": absent,
     }
 
 
-def _claims(named: list[Study], setting: Setting) -> set[str]:
-    return {claim for study in named for claim in study.claims(setting)}
+def _claims(named: list[Study], grid: Grid) -> set[str]:
+    return {claim for study in named for claim in study.claims(grid)}
 
 
-def _status(named: list[Study], setting: Setting, ledger: Ledger) -> dict[str, Any]:
+def _status(named: list[Study], grid: Grid, ledger: Ledger) -> dict[str, Any]:
     """What is there of each study, and what it took; a cell that studies share counts once in the total."""
     spent: dict[str, tuple[float, float]] = {}
     rows = []
     for study in named:
-        cells = study.grid(setting)
+        cells = study.cells(grid)
         failed = {cell.title: told["error"] for cell in cells if (told := ledger.failure(cell)) is not None}
         spent |= {c.key: _spent(c, ledger) for c in cells if ledger.has(c) and c.key not in spent}
         mine = [spent[cell.key] for cell in cells if cell.key in spent]
@@ -217,31 +218,29 @@ def _total(spent: list[tuple[float, float]]) -> dict[str, float]:
     return {name: round(sum(of[i] for of in spent), 1) for i, name in enumerate(("seconds", "processor_seconds"))}
 
 
-def _verdicts(command: Command, setting: Setting, found: Found) -> list[dict[str, Any]]:
+def _verdicts(command: Command, grid: Grid, answers: Answers) -> list[dict[str, Any]]:
     """Of all claims, or of those that the named studies decide; a claim is always decided by everything listed for it."""
-    wanted = _claims(chosen(command.names), setting) if command.names else None
+    wanted = _claims(chosen(command.names), grid) if command.names else None
     every = list(studies().values())
-    listed = contrasts_of(every, setting)
-    shown = [v for v in verdicts(every, setting, found) if wanted is None or v["claim"] in wanted]
-    return [
-        v | {"studies": _deciding(v["claim"], every, setting)} for v in shown if wanted is None or listed[v["claim"]]
-    ]
+    listed = predictions_of(every, grid)
+    shown = [v for v in verdicts(every, grid, answers) if wanted is None or v["claim"] in wanted]
+    return [v | {"studies": _deciding(v["claim"], every, grid)} for v in shown if wanted is None or listed[v["claim"]]]
 
 
-def _deciding(claim: str, every: list[Study], setting: Setting) -> list[str]:
-    return [study.name for study in every if claim in study.claims(setting)]
+def _deciding(claim: str, every: list[Study], grid: Grid) -> list[str]:
+    return [study.name for study in every if claim in study.claims(grid)]
 
 
-def _exported(command: Command, named: list[Study], setting: Setting, found: Found) -> dict[str, Any]:
+def _exported(command: Command, named: list[Study], grid: Grid, answers: Answers) -> dict[str, Any]:
     if command.out is None:
         raise InputError("export needs a folder to write to: give --out")
     require_folder(command.out)
     from antiphase.report.export import write_export
 
-    tables = [_table(study, setting, found) for study in named]
-    rows = list(found.ledger.readable())
-    written = write_export(command.out, rows, tables, _verdicts(command, setting, found))
-    return {"files": written, "damaged": found.ledger.damaged()}
+    tables = [_table(study, grid, answers) for study in named]
+    rows = list(answers.ledger.readable())
+    written = write_export(command.out, rows, tables, _verdicts(command, grid, answers))
+    return {"files": written, "damaged": answers.ledger.damaged()}
 
 
 def exit_code(result: dict[str, Any]) -> int:

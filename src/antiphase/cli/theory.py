@@ -9,9 +9,9 @@ from typing import Any
 import tyro
 
 from antiphase.cli.flags import OfRuns, TestImages
-from antiphase.config import check_fields
 from antiphase.files import require_run
 from antiphase.scales import SCALES, ScaleName
+from antiphase.theory.question import AuditQuestion
 
 EXAMPLES = """\
   antiphase theory runs/diffvit --base runs/vit
@@ -22,32 +22,26 @@ EXAMPLES = """\
 class Command(OfRuns):
     run: tyro.conf.Positional[Path]  # folder of a trained run with two branches
     base: Path | None = None  # folder of its softmax baseline; without it several statements are not evaluated
-    draws: int = 32  # random perturbations per image for the sampled Lipschitz constants
-    probes: int = 32  # random directions per image for the norms of Jacobians
-    seed: int = 0  # of the subset and of everything drawn
+    question: AuditQuestion = AuditQuestion()
 
     @classmethod
     def defaults(cls, scale: ScaleName) -> Command:
-        draws, probes = SCALES[scale].lipschitz_draws, SCALES[scale].probes
-        return cls(run=tyro.MISSING, draws=draws, probes=probes, scale=scale, source=TestImages.at(scale))
-
-    def __post_init__(self) -> None:
-        check_fields(self, seed=0, draws=1, probes=2)
+        question = AuditQuestion(draws=SCALES[scale].lipschitz_draws, probes=SCALES[scale].probes)
+        return cls(run=tyro.MISSING, question=question, scale=scale, source=TestImages.at(scale))
 
 
 def run(command: Command) -> dict[str, Any]:
     folders = [require_run(f) for f in (command.run, command.base) if f is not None]
     from antiphase.models.run import Run
-    from antiphase.results.theory import audit_cell
+    from antiphase.results.theory import audited, theory
     from antiphase.runtime import pick_device
 
     run, base = (*(Run(folder, command.source.prompts) for folder in folders), None)[:2]
     assert run is not None
-    images = command.source.choose(run.about, command.seed)
-    sizes = {"probes": command.probes, "draws": command.draws, "seed": command.seed}
-    found = audit_cell(run, base, images, **sizes, device=pick_device(command.device))
+    images = command.source.choose(run.about, command.question.seed)
+    answer = theory(run, images, command.question, base=base, device=pick_device(command.device))
     where = {"run": str(folders[0]), "base": None if base is None else str(folders[1])}
-    return {**found, **where, "scale": command.scale}
+    return {**audited(answer.content), **where, "scale": command.scale}
 
 
 def show(result: dict[str, Any]) -> None:

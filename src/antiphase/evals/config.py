@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from antiphase.config import InputError, check_fields
 from antiphase.data.catalog import CATALOG, MMVP, entry_of, find_folder
 from antiphase.data.pair_catalog import PAIR_CATALOG, is_captioned
+from antiphase.store import Question
 
 Task = Literal["zero-shot", "probe", "few-shot", "retrieval", "pairs"]
 TASKS: tuple[Task, ...] = ("zero-shot", "probe", "few-shot", "retrieval", "pairs")
@@ -49,6 +51,20 @@ class EvalConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, costs=2, iterations=1, ways=2, shots=1, queries=1, episodes=1000, seed=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalQuestion(Question):
+    """One task on one data set."""
+
+    kind: ClassVar[str] = "eval"
+    folder: ClassVar[str] = "evals"
+    task: Task
+    settings: Mapping[str, Any]  # what of the protocol and of the training data the answer depends on
+    seed: int = 0
+
+    def fields(self) -> dict[str, Any]:
+        return {"eval": self.task, **self.settings, "seed": self.seed}
 
 
 def expand_groups(names: tuple[str, ...]) -> tuple[str, ...]:

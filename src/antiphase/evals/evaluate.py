@@ -15,7 +15,7 @@ from antiphase.data.imageset import ImageSet
 from antiphase.data.pair_catalog import load_pairs
 from antiphase.data.pairs import PairSet
 from antiphase.data.readers.mmvp import load_mmvp
-from antiphase.evals.config import GROUPS, MEAN_PER_CLASS, NEED_TEXT, EvalConfig, Task, tasks_on
+from antiphase.evals.config import GROUPS, MEAN_PER_CLASS, NEED_TEXT, EvalConfig, EvalQuestion, Task, tasks_on
 from antiphase.evals.features import Encoder
 from antiphase.evals.few_shot import few_shot_rows
 from antiphase.evals.mmvp import TEMPLATE, statement_rows
@@ -25,8 +25,9 @@ from antiphase.evals.retrieval import retrieval_rows
 from antiphase.evals.rows import Row, mean
 from antiphase.evals.zero_shot import zero_shot_rows
 from antiphase.models.clip_config import CLIPConfig
-from antiphase.models.run import Cell, Run, check_shape, looks_at, stored
+from antiphase.models.run import Run, check_shape
 from antiphase.models.tokenizer import too_long
+from antiphase.store import Content
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Evaluation:
 
     def load(self, name: str, split: str) -> ImageSet:
         """A split of a data set with classes, in the model's image size, at most as many images as wanted."""
-        side = looks_at(self.run)[-1] if entry_of(name).resizable else None
+        side = self.run.input_shape[-1] if entry_of(name).resizable else None
         images = load(name, split, root=self.root, image_size=side)
         check_shape(self.run, images)
         wanted = self.images if split == "test" else self.train_images
@@ -51,7 +52,9 @@ class Evaluation:
 
     def load_pairs(self, name: str) -> PairSet:
         """A data set of captioned images, in the model's image size, at most as many images as wanted."""
-        pairs = load_pairs(name, self.config.split, root=self.root, image_size=looks_at(self.run)[-1], allow=self.allow)
+        pairs = load_pairs(
+            name, self.config.split, root=self.root, image_size=self.run.input_shape[-1], allow=self.allow
+        )
         check_shape(self.run, pairs)
         return pairs.subset(min(self.images or len(pairs), len(pairs)), self.config.seed)
 
@@ -73,7 +76,7 @@ def evaluate(
     pretraining: Pretraining | None = None,
     device: torch.device | str = "cpu",
     keep: bool = True,
-) -> Cell:
+) -> Content:
     """The tasks on the named sets; without tasks those that each set usually serves and this model can do."""
     if pretraining is not None:
         check_published(run.config, str(run.folder))
@@ -102,7 +105,7 @@ def _tasks(run: Run, name: str, wanted: tuple[Task, ...]) -> tuple[Task, ...]:
     return tasks
 
 
-def _means(names: Sequence[str], rows: list[Cell]) -> list[Cell]:
+def _means(names: Sequence[str], rows: list[Content]) -> list[Content]:
     """The mean over each group whose data sets were all evaluated, of every row that all of them have."""
     means = []
     for group, members in GROUPS.items():
@@ -123,18 +126,18 @@ def _stored(
     evaluation: Evaluation,
     task: Task,
     data: ImageSet | PairSet,
-    settings: Cell,
-    compute: Callable[[Path], Cell],
+    settings: Content,
+    compute: Callable[[Path], Content],
     **words: Any,
-) -> Cell:
+) -> Content:
     """The result of one task on one data set, computed unless it is kept with the run; `words` are a CLIP's prompts."""
 
-    def answer(folder: Path) -> Cell:
+    def answer(folder: Path) -> Content:
         result = compute(folder)
         return {"task": task, "settings": settings, **result, "rows": [asdict(row) for row in result["rows"]]}
 
-    question = {"eval": task, **settings, "seed": evaluation.config.seed}
-    return stored(evaluation.run, "evals", data, question, answer, words=words)
+    question = EvalQuestion(task=task, settings=settings, seed=evaluation.config.seed)
+    return evaluation.run.answer(question, data, answer, words=words).content
 
 
 def _about(data: ImageSet | PairSet) -> str:
@@ -142,10 +145,10 @@ def _about(data: ImageSet | PairSet) -> str:
     return f"{data.name} {'' if data.split == 'all' else data.split + ' '}images"
 
 
-def _zero_shot(evaluation: Evaluation, name: str) -> Cell:
+def _zero_shot(evaluation: Evaluation, name: str) -> Content:
     images = evaluation.load(name, "test")
 
-    def compute(_: Path) -> Cell:
+    def compute(_: Path) -> Content:
         classes = evaluation.run.class_embeddings(evaluation.encoder.clip, images)
         labels = torch.from_numpy(images.labels)
         return {"rows": zero_shot_rows(evaluation.encoder.embeddings(images), classes, labels, _about(images))}
@@ -153,12 +156,12 @@ def _zero_shot(evaluation: Evaluation, name: str) -> Cell:
     return _stored(evaluation, "zero-shot", images, {}, compute, **evaluation.run.words_for(images))
 
 
-def _probe(evaluation: Evaluation, name: str) -> Cell:
+def _probe(evaluation: Evaluation, name: str) -> Content:
     test, train = evaluation.load(name, "test"), evaluation.load(name, "train")
     validation = evaluation.load(name, "val") if "val" in entry_of(name).splits else None
     config, by_class = evaluation.config, name in MEAN_PER_CLASS
 
-    def compute(folder: Path) -> Cell:
+    def compute(folder: Path) -> Content:
         rows, chosen = probe_rows(
             evaluation.features(train),
             None if validation is None else evaluation.features(validation),
@@ -176,11 +179,11 @@ def _probe(evaluation: Evaluation, name: str) -> Cell:
     return _stored(evaluation, "probe", test, settings, compute)
 
 
-def _few_shot(evaluation: Evaluation, name: str) -> Cell:
+def _few_shot(evaluation: Evaluation, name: str) -> Content:
     test, train = evaluation.load(name, "test"), evaluation.load(name, "train")
     config = evaluation.config
 
-    def compute(_: Path) -> Cell:
+    def compute(_: Path) -> Content:
         shots, queries = evaluation.features(train), evaluation.features(test)
         rows = few_shot_rows(shots.features, shots.labels, queries.features, queries.labels, config, _about(test))
         return {"rows": rows}
@@ -189,17 +192,17 @@ def _few_shot(evaluation: Evaluation, name: str) -> Cell:
     return _stored(evaluation, "few-shot", test, settings | _training_data(train), compute)
 
 
-def _training_data(*parts: ImageSet | None) -> Cell:
+def _training_data(*parts: ImageSet | None) -> Content:
     """What the answer depends on besides the test images."""
     return {"train": [{"n": len(part), "fingerprint": part.fingerprint} for part in parts if part is not None]}
 
 
-def _retrieval(evaluation: Evaluation, name: str) -> Cell:
+def _retrieval(evaluation: Evaluation, name: str) -> Content:
     pairs = evaluation.load_pairs(name)
     captions = [text for texts in pairs.captions for text in texts]
     cut, note = _cut(evaluation.run, captions)
 
-    def compute(_: Path) -> Cell:
+    def compute(_: Path) -> Content:
         counts = [len(texts) for texts in pairs.captions]
         images, texts = evaluation.encoder.embeddings(pairs), evaluation.encoder.texts(captions)
         return {"rows": retrieval_rows(images, texts, counts, _about(pairs) + note)}
@@ -208,7 +211,7 @@ def _retrieval(evaluation: Evaluation, name: str) -> Cell:
     return _stored(evaluation, "retrieval", pairs, skipped | cut, compute)
 
 
-def _cut(run: Run, texts: Sequence[str]) -> tuple[Cell, str]:
+def _cut(run: Run, texts: Sequence[str]) -> tuple[Content, str]:
     """How many texts are longer than the model reads, for the stored settings and as a sentence; empty where none is."""
     assert isinstance(run.config, CLIPConfig)
     cut = sum(1 for _ in too_long(run.config.text, texts))
@@ -217,14 +220,14 @@ def _cut(run: Run, texts: Sequence[str]) -> tuple[Cell, str]:
     return {"captions cut": cut}, f", {cut:,} captions cut to the {run.config.text.context} tokens that the model reads"
 
 
-def _mmvp(evaluation: Evaluation, name: str) -> Cell:
+def _mmvp(evaluation: Evaluation, name: str) -> Content:
     del name  # there is one such set; it is small and always used whole
-    statements = load_mmvp(root=evaluation.root, image_size=looks_at(evaluation.run)[-1])
+    statements = load_mmvp(root=evaluation.root, image_size=evaluation.run.input_shape[-1])
     images = statements.images
     prompted = [TEMPLATE.format(statement) for (statement,) in images.captions]
     cut, note = _cut(evaluation.run, prompted)
 
-    def compute(_: Path) -> Cell:
+    def compute(_: Path) -> Content:
         rows = statement_rows(
             evaluation.encoder.embeddings(images), evaluation.encoder.texts(prompted), statements.categories
         )
@@ -233,7 +236,7 @@ def _mmvp(evaluation: Evaluation, name: str) -> Cell:
     return _stored(evaluation, "pairs", images, cut, compute)
 
 
-EVALUATORS: dict[Task, Callable[[Evaluation, str], Cell]] = {
+EVALUATORS: dict[Task, Callable[[Evaluation, str], Content]] = {
     "zero-shot": _zero_shot,
     "probe": _probe,
     "few-shot": _few_shot,

@@ -1,4 +1,5 @@
-"""Run folders: what a run is (run.json), what it has logged (log.jsonl) and where it stands (checkpoint.json + tensors).
+"""Run folders: what a run is (run.json), what it has logged (log.jsonl), where it stands (checkpoint.json + tensors), and the
+answers to what was asked of it (attacks/, measures/, ...).
 
 checkpoint.json is the commit point. It names the tensor files with their digests and is replaced in one step, so a
 process killed at any moment leaves either the old checkpoint or the new one.
@@ -18,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from antiphase import files, runtime
+from antiphase import console, files, runtime
 from antiphase.config import InputError, fingerprint, from_plain, to_plain
 from antiphase.data.imageset import ImageSet
 from antiphase.models.clip import CLIP
@@ -27,6 +28,9 @@ from antiphase.models.config import ViTConfig
 from antiphase.models.prompts import templates
 from antiphase.models.vit import build
 from antiphase.models.zero_shot import class_embeddings, zero_shot, zero_shot_from_embeddings
+from antiphase.store import Content, Damaged, Entry, Question, Store
+
+ANSWERS = 3  # raised when an answer to the same question would come out differently
 
 
 def save_checkpoint(
@@ -98,12 +102,29 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) ->
         raise InputError(f"{where} does not fit the model in its run.json: {' '.join(str(error).split())}") from None
 
 
+class Data(Protocol):
+    """What a question is about: an ImageSet or a PairSet."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def split(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
+    @property
+    def fingerprint(self) -> str: ...
+    def __len__(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class Run:
     """A model on disk, self-describing: a trained ViT, or a CLIP that classifies by prompts."""
 
-    folder: Path
+    folder: Path  # may be given as a string
     prompts: str | None = None  # how a CLIP words the classes: a named set or a file (models/prompts.py); None: its own
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder", Path(self.folder))
 
     @property
     def wording(self) -> str:
@@ -188,6 +209,61 @@ class Run:
             return {}
         return {"prompts": self.templates, "class_names": images.class_names}
 
+    @property
+    def input_shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of the images that this run takes"""
+        if isinstance(self.config, CLIPConfig):
+            return 3, self.config.vision.image, self.config.vision.image
+        channels, height, width = self.about["data"]["shape"]
+        return channels, height, width
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a result depends on where this run takes part in it as a second model."""
+        return {"model": to_plain(self.config), "weights": self.weights_digest}
+
+    def answer(
+        self,
+        question: Question,
+        data: Data,
+        compute: Callable[[Path], Content],
+        *,
+        words: Mapping[str, Any],
+        base: Run | None = None,
+    ) -> Entry:
+        """The answer to a question about this run and these data: read if it is kept in the run's folder, else computed and
+        kept. `compute` gets the path of a folder beside it, for what it keeps in parts; `words`: what the answer depends on
+        besides weights and data, such as prompts. A damaged answer is named and computed again.
+        """
+        depends = {"format": ANSWERS, "model": self.config, "weights": self.weights_digest, "images": data.fingerprint}
+        second = {"base": None if base is None else base.identity} if question.takes_base else {}
+        key = fingerprint({**depends, **words, **question.fields(), **second})
+        store = Store(self.folder / question.folder, bare=True)
+        try:
+            if (kept := store.get(key)) is not None:
+                return kept
+        except Damaged as damage:
+            console.say(f"{damage}; it is computed again now")
+        began = time.perf_counter()
+        content = {
+            "model": self.config.title,
+            "run": self.name,
+            "data": {"name": data.name, "split": data.split, "n": len(data), "fingerprint": data.fingerprint},
+            **({"prompts": self.wording} if words else {}),
+            "seed": question.seed,
+            **compute(store.path(key).with_suffix("")),
+            "seconds": round(time.perf_counter() - began, 3),
+            "environment": runtime.environment(),
+        }
+        return store.put(key, content)
+
+    def answer_on(
+        self, question: Question, images: ImageSet, compute: Callable[[Path], Content], *, base: Run | None = None
+    ) -> Entry:
+        """The same of this run as a classifier of images that it was trained for."""
+        check_classes(self, images)
+        return self.answer(question, images, compute, words=self.words_for(images), base=base)
+
     def class_embeddings(self, clip: nn.Module, images: ImageSet) -> Tensor:
         """(classes, E) by this run's prompts, computed once and kept beside the weights."""
         words = self.words_for(images)
@@ -201,35 +277,12 @@ class Run:
             raise InputError(f"{path} is damaged: delete it, and it is computed again") from None
 
 
-Cell = dict[str, Any]
-FORMAT = 3  # raised when a cell of the same question would come out differently
-
-
-class Data(Protocol):
-    """What a question is about: an ImageSet or a PairSet."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def split(self) -> str: ...
-    @property
-    def shape(self) -> tuple[int, int, int]: ...
-    @property
-    def fingerprint(self) -> str: ...
-    def __len__(self) -> int: ...
-
-
-def looks_at(run: Run) -> tuple[int, int, int]:
-    """(C, H, W) of the images that this run takes"""
-    if isinstance(run.config, CLIPConfig):
-        return 3, run.config.vision.image, run.config.vision.image
-    channels, height, width = run.about["data"]["shape"]
-    return channels, height, width
+# ------------------------------------------------------------------------------------------------- what fits a run
 
 
 def check_shape(run: Run, data: Data) -> None:
-    """The run can look at these images."""
-    taken = looks_at(run)
+    """The run can take these images."""
+    taken = run.input_shape
     grey = tuple(run.about["data"].get("shape", ()))  # if a CLIP learned from such: they are broadcast
     if data.shape not in (taken, grey):
         who = "a CLIP" if isinstance(run.config, CLIPConfig) else "this run"
@@ -240,7 +293,7 @@ def check_shape(run: Run, data: Data) -> None:
         )
 
 
-def check_fits(run: Run, images: ImageSet) -> None:
+def check_classes(run: Run, images: ImageSet) -> None:
     """The run was trained for images and classes like these; a CLIP takes any classes."""
     if isinstance(run.config, CLIPConfig):
         check_shape(run, images)
@@ -253,7 +306,7 @@ def check_fits(run: Run, images: ImageSet) -> None:
         )
 
 
-def check_base(run: Run, base: Run | None) -> None:
+def check_baseline(run: Run, base: Run | None) -> None:
     """A baseline is a softmax model of the same depth, trained on the same images."""
     if base is None:
         return
@@ -271,51 +324,9 @@ def check_base(run: Run, base: Run | None) -> None:
         )
 
 
-def identity_of(run: Run | None) -> dict[str, Any] | None:
-    """What a result depends on where a second run takes part in it."""
-    return None if run is None else {"model": to_plain(run.config), "weights": run.weights_digest}
-
-
 def _colour(channels: int) -> str:
     return "colour" if channels == 3 else "grey" if channels == 1 else f"{channels}-channel"
 
 
 def _size(shape: Any) -> str:
     return " x ".join(map(str, shape))
-
-
-def cell(run: Run, kind: str, images: ImageSet, question: Mapping[str, Any], compute: Callable[[Path], Cell]) -> Cell:
-    """The answer to a question about a run as a classifier of these images."""
-    check_fits(run, images)
-    return stored(run, kind, images, question, compute, words=run.words_for(images))
-
-
-def stored(
-    run: Run,
-    kind: str,
-    data: Data,
-    question: Mapping[str, Any],
-    compute: Callable[[Path], Cell],
-    *,
-    words: Mapping[str, Any],
-) -> Cell:
-    """The answer to a question about a run and these data. `compute` gets a folder of its own for what it keeps."""
-    depends = {"format": FORMAT, "model": run.config, "weights": run.weights_digest, "images": data.fingerprint}
-    key = fingerprint({**depends, **words, **question})
-    path = run.folder / kind / f"{key}.json"
-    if path.exists():
-        found: Cell = files.read_json(path, "model", "data", "seed", "seconds")
-        return found
-    began = time.perf_counter()
-    answer = {
-        "model": run.config.title,
-        "run": run.name,
-        "data": {"name": data.name, "split": data.split, "n": len(data), "fingerprint": data.fingerprint},
-        **({"prompts": run.wording} if words else {}),
-        "seed": question["seed"],
-        **compute(path.with_suffix("")),
-        "seconds": round(time.perf_counter() - began, 3),
-        "environment": runtime.environment(),
-    }
-    files.write_json(path, answer)  # refuses NaN and infinity: they are findings to look at, not to file
-    return answer

@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from antiphase.measures.stats import Contrast, Verdict
-from antiphase.paper.grid import Setting
-from antiphase.paper.study import Found, Missing, Prediction, Study
+from antiphase.paper.grid import Grid
+from antiphase.paper.study import Answers, Missing, Prediction, Study
 from antiphase.paper.verdict_rule import decide, place_of
 
 CLAIMS = {
@@ -39,63 +39,55 @@ CLAIMS = {
 }
 
 
-def contrasts_of(studies: Iterable[Study], setting: Setting) -> dict[str, list[Prediction]]:
-    """Every claim with the contrasts that all studies list for it."""
-    found: dict[str, list[Prediction]] = {claim: [] for claim in CLAIMS}
+def predictions_of(studies: Iterable[Study], grid: Grid) -> dict[str, list[Prediction]]:
+    """Every claim with what all studies list for it."""
+    listed: dict[str, list[Prediction]] = {claim: [] for claim in CLAIMS}
     for study in studies:
-        for contrast in study.contrasts(setting):
-            found[contrast.claim].append(contrast)
-    return found
+        for prediction in study.predictions(grid):
+            listed[prediction.claim].append(prediction)
+    return listed
 
 
-def verdicts(studies: Iterable[Study], setting: Setting, found: Found) -> list[dict[str, Any]]:
-    """One row a claim: the verdict under its first reading, those under the others, those of its parts, and every contrast."""
-    return [_judged(claim, listed, setting, found) for claim, listed in contrasts_of(studies, setting).items()]
+def verdicts(studies: Iterable[Study], grid: Grid, answers: Answers) -> list[dict[str, Any]]:
+    """One row per claim: the verdict under its first reading, those under the others, those of its parts, every contrast."""
+    return [_judge(claim, listed, grid, answers) for claim, listed in predictions_of(studies, grid).items()]
 
 
-def _judged(claim: str, listed: list[Prediction], setting: Setting, found: Found) -> dict[str, Any]:
-    floor = setting.s.accuracy_floor
-    measured = [(contrast, _found(contrast, setting, found)) for contrast in listed]
-    readings = list(dict.fromkeys(contrast.reading for contrast in listed))
+def _judge(claim: str, listed: list[Prediction], grid: Grid, answers: Answers) -> dict[str, Any]:
+    floor = grid.s.accuracy_floor
+    contrasts = [(prediction, _contrast(prediction, grid, answers)) for prediction in listed]
+    readings = list(dict.fromkeys(prediction.reading for prediction in listed))
 
     def of(reading: str, part: str | None = None) -> list[Contrast]:
-        return [f for c, f in measured if c.reading == reading and part in (None, c.part)]
+        return [c for p, c in contrasts if p.reading == reading and part in (None, p.part)]
 
     first = readings[0] if readings else ""
-    parts = list(dict.fromkeys(contrast.part for contrast in listed if contrast.reading == first))
+    parts = list(dict.fromkeys(prediction.part for prediction in listed if prediction.reading == first))
     return {
         "claim": claim,
         "statement": CLAIMS[claim],
-        "scale": setting.scale,
+        "scale": grid.scale,
         "reading": first,
         **_plain(decide(of(first), floor)),
         "readings": {reading: _plain(decide(of(reading), floor)) for reading in readings},
         "parts": {part: _plain(decide(of(first, part), floor)) for part in parts},
-        "contrasts": [
-            {
-                "part": contrast.part,
-                "reading": contrast.reading,
-                **_flat(finding),
-                "place": place_of(finding),
-            }
-            for contrast, finding in measured
-        ],
+        "contrasts": [{"part": p.part, "reading": p.reading, **_flat(c), "place": place_of(c)} for p, c in contrasts],
     }
 
 
-def _found(contrast: Prediction, setting: Setting, found: Found) -> Contrast:
+def _contrast(prediction: Prediction, grid: Grid, answers: Answers) -> Contrast:
     """With the lowest test accuracy of its witnesses."""
-    finding = contrast.finding(found)
+    contrast = prediction.contrast(answers)
     try:
-        reached = [float(found(witness)["test_accuracy"]) for witness in contrast.witnesses(setting)]
+        reached = [float(answers(witness)["test_accuracy"]) for witness in prediction.witnesses(grid)]
     except Missing as gap:
-        return replace(finding, missing=finding.missing or f"no row of {gap}")
-    return replace(finding, accuracy=min(reached, default=None))
+        return replace(contrast, missing=contrast.missing or f"no row of {gap}")
+    return replace(contrast, accuracy=min(reached, default=None))
 
 
 def _flat(contrast: Contrast) -> dict[str, Any]:
-    flat = asdict(contrast)
-    return {"right" if name == "correct" else name: value for name, value in flat.items()}
+    """As JSON has it, where the number of correct images is called `right`."""
+    return {"right" if name == "correct" else name: value for name, value in asdict(contrast).items()}
 
 
 def _plain(verdict: Verdict) -> dict[str, str]:

@@ -5,36 +5,17 @@ Counts are estimates: an attack is charged for images that are never fooled, a m
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from antiphase.attacks.config import PGD
+from antiphase.attacks.question import AttackQuestion
 from antiphase.models.config import Tower
-from antiphase.paper.questions import (
-    Aligned,
-    Attacked,
-    Audited,
-    Cancelled,
-    Cell,
-    Correlated,
-    Evaluated,
-    Foreign,
-    Given,
-    Images,
-    Lipschitz,
-    Looked,
-    OfImages,
-    Propagated,
-    Train,
-    TrainClip,
-)
+from antiphase.paper.questions import Ask, Cell, Evaluate, Images, OtherEncoder, Train, TrainClip, UserClip
+from antiphase.store import BACKWARD
 
 SECONDS = 1.5e-11  # an operation, on two AVX2 cores of their own; until a finished cell says better
-SPENT = {"AutoAttack": 0.16}  # of the worst case: measured at 1/255 on a depth-1 DiffViT
-STEP = 3  # forwards that a forward with its backward costs
 FULL = {  # images of the train and test split, where all of them are used
     "digits": (1_437, 360),
     "cifar10": (50_000, 10_000),
@@ -51,14 +32,14 @@ def count(images: Images) -> int:
     return min(images.n or whole, whole)
 
 
-def forward(tower: Tower, grid: tuple[int, int], *, lean: bool = False) -> float:
+def forward(tower: Tower, grid: tuple[int, int], *, class_token_only: bool = False) -> float:
     """Multiplications and additions of one image through the blocks: projections and MLP, then scores and mixing.
 
-    Lean, as in training and attacks, the last block computes keys and values of all tokens and the class token alone.
+    In training and attacks the last block computes keys and values of all tokens and the class token alone.
     """
     tokens = (grid[0] // grid[1]) ** 2 + 1
     block = (8 + 4 * tower.mlp_ratio) * tokens * tower.width**2 + 4 * tokens**2 * tower.width
-    return (tower.depth - 1) * block + (4 * tokens * tower.width**2 if lean else block)
+    return (tower.depth - 1) * block + (4 * tokens * tower.width**2 if class_token_only else block)
 
 
 def operations(cell: Cell) -> float:
@@ -66,82 +47,59 @@ def operations(cell: Cell) -> float:
         t, (train, test) = cell.training, FULL.get(cell.data, (1_000, 1_000))
         learned = min(cell.images or train, train)
         inner = 0 if t.adv_eps is None else t.adv_steps
-        per_epoch = learned * STEP * (1 + inner) + test
-        return t.epochs * per_epoch * forward(cell.tower, cell.grid, lean=True)
-    if isinstance(cell, TrainClip | Foreign):
+        per_epoch = learned * BACKWARD * (1 + inner) + test
+        return t.epochs * per_epoch * forward(cell.tower, cell.grid, class_token_only=True)
+    if isinstance(cell, TrainClip | OtherEncoder):
         train, test = FULL.get(cell.pairs, (1_000, 1_000))
         vision = cell.model.vision
-        once = forward(vision, (vision.image, vision.patch), lean=True)
-        attacked = sum(a.forwards for a in cell.attacks) * STEP * count(cell.judged) if isinstance(cell, Foreign) else 0
-        return once * (cell.training.epochs * (min(cell.images or train, train) * STEP + test) + attacked)
-    if isinstance(cell, Given):
+        once = forward(vision, (vision.image, vision.patch), class_token_only=True)
+        learned = cell.training.epochs * (min(cell.images or train, train) * BACKWARD + test)
+        if isinstance(cell, OtherEncoder):
+            learned += sum(a.forwards for a in cell.attacks) * BACKWARD * count(cell.tested_on)
+        return once * learned
+    if isinstance(cell, UserClip):
         return forward(cell.tower, cell.grid)
-    if isinstance(cell, Evaluated):
+    if isinstance(cell, Evaluate):
         return 2 * count(Images(data=cell.data, n=cell.n)) * forward(cell.of.tower, cell.of.grid)
-    assert isinstance(cell, OfImages)
-    once = forward(cell.of.tower, cell.of.grid, lean=isinstance(cell, Attacked))
-    return count(cell.images) * looks(cell) * once
+    assert isinstance(cell, Ask)
+    images, tower = count(cell.images), cell.of.tower
+    once = forward(tower, cell.of.grid, class_token_only=isinstance(cell.question, AttackQuestion))
+    return images * cell.question.work.forwards(images, tower.depth) * once
 
 
-def looks(cell: OfImages) -> float:
-    """Forwards' worth of work on one image."""
-    layers = cell.of.tower.depth
-    if isinstance(cell, Attacked):
-        tried = SPENT.get(cell.attack.name, 1.0) * cell.attack.forwards
-        return STEP * (tried + 20 * min(1.0, 32 / count(cell.images)))  # and the check at a huge budget
-    if isinstance(cell, Looked):
-        return STEP * cell.attack.forwards
-    if isinstance(cell, Lipschitz):
-        return cell.draws + (0 if cell.estimator == "sample" else layers * (50 * 6 + 4 * 31 * STEP))
-    if isinstance(cell, Aligned):
-        adaptive = math.sqrt((cell.max_probes or cell.probes) / cell.probes)
-        once = {"R1": cell.probes * 2 * adaptive, "R2": cell.probes * 2 * adaptive, "R3": 2.0}.get(cell.reading, 20.0)
-        return 4 * once  # with its controls
-    if isinstance(cell, Cancelled | Propagated):
-        steps = sum({"pgd": 20, "scrambled": 20, "fgsm": 1}.get(name, 0) for name in cell.perturbations)
-        sigma = 50 * 6 if isinstance(cell, Propagated) else 0
-        return STEP * steps + 3 * len(cell.perturbations) + sigma
-    if isinstance(cell, Audited):
-        return 2 * (8 * cell.probes + layers * (cell.draws + 50 * 12 + 4 * 31 * STEP) + STEP * 200)
-    return 25 if isinstance(cell, Correlated) else 1
-
-
-def group(cell: Cell) -> str:
+def price_group(cell: Cell) -> str:
     """Cells that cost alike: the kind, and for attacks which one."""
-    if isinstance(cell, Attacked):
-        within = "" if isinstance(cell.attack, PGD) and cell.attack.within.eps < 1 else " patch"
-        return cell.attack.name + (within if isinstance(cell.attack, PGD) else "")
+    if isinstance(cell, Ask):
+        return cell.question.price_group
     if isinstance(cell, Train) and cell.training.adv_eps is not None:
         return "adversarial training"
-    if isinstance(cell, Evaluated):
-        return cell.task
-    return f"{cell.kind} {cell.reading}" if isinstance(cell, Aligned) else cell.kind
+    return cell.task if isinstance(cell, Evaluate) else cell.kind
 
 
 @dataclass
 class Prices:
-    """Seconds an operation, learned from finished cells: of the same kind where there is one, else of any."""
+    """Seconds per operation, learned from finished cells: of the same kind where there is one, else of any."""
 
-    seen: dict[str, list[float]] = field(default_factory=dict)
+    per_operation: dict[str, list[float]] = field(default_factory=dict)
 
     @classmethod
-    def learned(cls, rows: Iterable[dict[str, Any]]) -> Prices:
+    def learned(cls, provenances: Iterable[dict[str, Any]]) -> Prices:
         prices = cls()
-        for row in rows:
-            cost = row["provenance"]
-            prices.see(cost["group"], cost["operations"], cost["seconds"])
+        for cost in provenances:
+            prices.learn(cost["group"], cost["operations"], cost["seconds"])
         return prices
 
-    def see(self, kind: str, operations: float, seconds: float) -> None:
+    def learn(self, group: str, operations: float, seconds: float) -> None:
         if operations > 0:
-            self.seen.setdefault(kind, []).append(seconds / operations)
+            self.per_operation.setdefault(group, []).append(seconds / operations)
 
     @property
     def cells(self) -> int:
-        return sum(map(len, self.seen.values()))
+        return sum(map(len, self.per_operation.values()))
 
     def seconds(self, cell: Cell) -> float:
-        own = self.seen.get(group(cell)) or [price for prices in self.seen.values() for price in prices]
+        every = [price for prices in self.per_operation.values() for price in prices]
+        own = self.per_operation.get(price_group(cell)) or every
         return operations(cell) * (median(own) if own else SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""The answer to each kind of cell, computed with what `antiphase train`, `attack`, `measure` and `theory` compute."""
+"""Cells that are missing from a ledger are computed, what they need first. One that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -22,63 +22,42 @@ from antiphase.data.pair_catalog import is_captioned, load_pairs
 from antiphase.data.pairs import PairSet
 from antiphase.evals.config import EvalConfig
 from antiphase.evals.evaluate import evaluate
-from antiphase.measures.stats import rate
-from antiphase.measures.success import accuracy, predictions
+from antiphase.measures.success import accuracy
 from antiphase.models.prompts import templates
 from antiphase.models.run import Run
-from antiphase.paper import execute
-from antiphase.paper.cost import Prices, duration, group, operations
-from antiphase.paper.foreign_encoder import foreign_answer
-from antiphase.paper.ledger import DiskFull, Ledger
+from antiphase.paper.cost import Prices, duration, operations, price_group
+from antiphase.paper.foreign_encoder import train_and_attack
+from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import (
-    Aligned,
-    Attacked,
-    Audited,
-    Cancelled,
+    Ask,
     Cell,
-    Correlated,
-    Evaluated,
-    Foreign,
-    Given,
+    Evaluate,
     Images,
-    Lipschitz,
-    Looked,
     Model,
-    OfImages,
-    Predicted,
-    Propagated,
+    OtherEncoder,
     Train,
     TrainClip,
-    data_of,
+    UserClip,
     ordered,
 )
-from antiphase.results import branch_picture, measure
-from antiphase.results.attack import attack_cells
-from antiphase.results.theory import audit_cell
+from antiphase.results.ask import ask
+from antiphase.results.measure import lambda_rows, parameters
+from antiphase.store import Content, DiskFull, Entry, room
 from antiphase.training.clip_task import pairs_from_prompts, train_clip
 from antiphase.training.loop import Interrupted, train
 
-Answer = dict[str, Any]
-ABOUT = (
-    "model",
-    "run",
-    "data",
-    "seed",
-    "seconds",
-    "environment",
-    "prompts",
-)  # in the row's config and provenance already
+POLL = 0.5  # seconds between looks at cells that another process works on
 
 
 @dataclass
-class Bench:
-    """Where cells are worked on: the ledger with its runs, the data, the device."""
+class Workplace:
+    """Where cells are computed: the ledger with its runs, the data, the device."""
 
     ledger: Ledger
     data_root: Path | None = None
     device: torch.device | str = "cpu"
     scale: str | None = None
-    given: dict[str, Path] = field(default_factory=dict)  # runs of the user's own, by their weights
+    user_clips: dict[str, Path] = field(default_factory=dict)  # runs of the user's own, by their weights
     loaded: dict[tuple[str, str, int | None], ImageSet] = field(default_factory=dict)
 
     def split(self, data: str, split: str, size: int | None = None) -> ImageSet:
@@ -94,169 +73,130 @@ class Bench:
             images = images.at_most(wanted.learned, wanted.seed)
         return images.at_most(wanted.n, wanted.seed)
 
-    def run(self, cell: Model) -> Run:
-        if isinstance(cell, Given):
-            if cell.weights not in self.given:
+    def run(self, cell: Model, prompts: str | None = None) -> Run:
+        """The trained model of a cell, with the weights that its row names."""
+        if isinstance(cell, UserClip):
+            if cell.weights not in self.user_clips:
                 raise InputError(f"{cell.title} is not among the models given: name it with --clip or --diffclip")
-            return Run(self.given[cell.weights])
+            return Run(self.user_clips[cell.weights], prompts)
         folder = self.ledger.run_folder(cell.key)
         if not (folder / "checkpoint.json").exists():
-            row = self.ledger.row_path(cell.key)
-            raise InputError(f"{folder} is gone, though {row} is there: move that row away, and it is trained again")
-        run, row_of = Run(folder), self.ledger.row(cell)
-        if row_of is not None and row_of["answer"]["weights_sha256"] != run.weights_digest:
+            row_path = self.ledger.rows.path(cell.key)
+            raise InputError(
+                f"{folder} is gone, though {row_path} is there: move that row away, and it is trained again"
+            )
+        run, row = Run(folder, prompts), self.ledger.row(cell)
+        if row is not None and self.ledger.answer(row)["weights_sha256"] != run.weights_digest:
             raise InputError(
                 f"{folder} holds other weights than {cell.title} had: put them back, or choose another --ledger"
             )
         return run
 
+    def train_and_test(self, cell: Train) -> tuple[ImageSet, ImageSet]:
+        """The images that a model learns from, and those it is tested on after every epoch."""
+        whole = self.split(cell.data, "train")
+        return whole.at_most(cell.images, cell.training.seed), self.split(cell.data, "test")
 
-def answer(cell: Cell, bench: Bench) -> Answer:
-    found = WORK[type(cell)](cell, bench)
-    return {name: value for name, value in found.items() if name not in ABOUT}
-
-
-def data_fingerprints(cell: Cell, bench: Bench) -> dict[str, str]:
-    """Of the images that the cell looks at or learns from."""
-    if isinstance(cell, Train):
-        return dict(zip(("train", "test"), (images.fingerprint for images in _learned(cell, bench))))
-    if isinstance(cell, OfImages):
-        return {cell.images.split: bench.images(cell.images).fingerprint}
-    return {}  # of a CLIP's training and of an evaluation they are in the answer
-
-
-# ------------------------------------------------------------------------------------------------- kinds
-def _learned(cell: Train, bench: Bench) -> tuple[ImageSet, ImageSet]:
-    whole = bench.split(cell.data, "train")
-    return whole.at_most(cell.images, cell.training.seed), bench.split(cell.data, "test")
+    def pairs(self, cell: TrainClip | OtherEncoder) -> tuple[PairSet, ImageSet | PairSet, tuple[str, ...]]:
+        """To learn from, to be tested on, and the words for classes where there are any."""
+        side, seed = cell.model.vision.image, cell.training.seed
+        if is_captioned(cell.pairs):
+            train, test = (load_pairs(cell.pairs, s, root=self.data_root, image_size=side) for s in ("train", "test"))
+            return train.subset(min(cell.images or len(train), len(train)), seed), test, ()
+        size = side if entry_of(cell.pairs).resizable and side != entry_of(cell.pairs).size else None
+        words = templates(cell.prompts)
+        images = self.split(cell.pairs, "train", size).at_most(cell.images, seed)
+        return pairs_from_prompts(images, words), self.split(cell.pairs, "test", size), words
 
 
-def _train(cell: Train, bench: Bench) -> Answer:
+# ------------------------------------------------------------------------------------------------- the answer of a cell
+
+Answer = Content | Entry  # of a model its own row; of a question, where it is kept in the run's folder
+
+
+def _train(cell: Train, place: Workplace) -> Answer:
     training = cell.training
     if cell.start is not None:
-        training = replace(training, start_from=str(bench.run(cell.start).folder))
-    folder = bench.ledger.run_folder(cell.key)
-    learned, judged = _learned(cell, bench)
-    run = train(cell.model, training, learned, judged, folder, device=bench.device, scale=bench.scale)
-    log = run.log
-    known = accuracy(run.classifier(bench.device), learned, device=bench.device)  # clean; the log has a running mean
+        training = replace(training, start_from=str(place.run(cell.start).folder))
+    train_set, test_set = place.train_and_test(cell)
+    folder = place.ledger.run_folder(cell.key)
+    run = train(cell.model, training, train_set, test_set, folder, device=place.device, scale=place.scale)
+    clean = accuracy(run.classifier(place.device), train_set, device=place.device)  # the log has a running mean
     return {
-        "title": run.config.title,
-        "parameters": measure.parameters(run),
-        "weights_sha256": run.weights_digest,
-        "train_accuracy": known,
-        "test_accuracy": log[-1]["test_accuracy"],
-        "train_images": len(learned),
-        "test_images": len(judged),
-        "log": [{k: v for k, v in row.items() if k != "seconds"} for row in log],
-        "lambda": measure.lambda_rows(run) if run.config.is_differential else [],
+        **_trained(run),
+        "train_accuracy": clean,
+        "test_accuracy": run.log[-1]["test_accuracy"],
+        "train_images": len(train_set),
+        "test_images": len(test_set),
     }
 
 
-def _train_clip(cell: TrainClip, bench: Bench) -> Answer:
-    train_set, test_set, words = learned_pairs(cell, bench)
-    folder = bench.ledger.run_folder(cell.key)
-    shared: dict[str, Any] = {"templates": words, "device": bench.device, "scale": bench.scale}
+def _train_clip(cell: TrainClip, place: Workplace) -> Answer:
+    train_set, test_set, words = place.pairs(cell)
+    folder = place.ledger.run_folder(cell.key)
+    shared: dict[str, Any] = {"templates": words, "device": place.device, "scale": place.scale}
     run = train_clip(cell.model, cell.training, train_set, test_set, folder, **shared)
-    log = run.log
+    return {**_trained(run), "pairs": run.about["data"], "test_accuracy": run.log[-1].get("zero_shot_accuracy")}
+
+
+def _trained(run: Run) -> Content:
     return {
         "title": run.config.title,
-        "parameters": measure.parameters(run),
+        "parameters": parameters(run),
         "weights_sha256": run.weights_digest,
-        "pairs": run.about["data"],
-        "test_accuracy": log[-1].get("zero_shot_accuracy"),
-        "log": [{k: v for k, v in row.items() if k != "seconds"} for row in log],
-        "lambda": measure.lambda_rows(run) if run.config.is_differential else [],
+        "log": [{k: v for k, v in row.items() if k != "seconds"} for row in run.log],
+        "lambda": lambda_rows(run) if run.config.is_differential else [],
     }
 
 
-def learned_pairs(cell: TrainClip | Foreign, bench: Bench) -> tuple[PairSet, ImageSet | PairSet, tuple[str, ...]]:
-    """To learn from, to be judged by, and the words for classes where there are any."""
-    side, seed = cell.model.vision.image, cell.training.seed
-    if is_captioned(cell.pairs):
-        train, test = (load_pairs(cell.pairs, s, root=bench.data_root, image_size=side) for s in ("train", "test"))
-        return train.subset(min(cell.images or len(train), len(train)), seed), test, ()
-    size = side if entry_of(cell.pairs).resizable and side != entry_of(cell.pairs).size else None
-    words = templates(cell.prompts)
-    images = bench.split(cell.pairs, "train", size).at_most(cell.images, seed)
-    return pairs_from_prompts(images, words), bench.split(cell.pairs, "test", size), words
+def _user_clip(cell: UserClip, place: Workplace) -> Answer:
+    run = place.run(cell)
+    rows = lambda_rows(run) if run.config.is_differential else []
+    return {"title": run.config.title, "parameters": parameters(run), "lambda": rows}
 
 
-def _given(cell: Given, bench: Bench) -> Answer:
-    run = bench.run(cell)
-    rows = measure.lambda_rows(run) if run.config.is_differential else []
-    return {"title": run.config.title, "parameters": measure.parameters(run), "lambda": rows}
+def _other_encoder(cell: OtherEncoder, place: Workplace) -> Answer:
+    folder, tested_on = place.ledger.run_folder(cell.key), place.images(cell.tested_on)
+    return train_and_attack(cell, *place.pairs(cell), tested_on, folder, device=place.device, scale=place.scale)
 
 
-def _evaluate(cell: Evaluated, bench: Bench) -> Answer:
-    config = EvalConfig(costs=cell.costs, seed=cell.seed)
-    sizes: dict[str, Any] = {"root": bench.data_root, "images": cell.n, "train_images": cell.train_n}
-    found = evaluate(
-        Run(bench.run(cell.of).folder, cell.prompts), (cell.data,), (cell.task,), config, **sizes, device=bench.device
-    )
-    data = [part["data"] for part in found["cells"]]
-    return {"rows": found["rows"], "looked_at": data}
+def _evaluate(cell: Evaluate, place: Workplace) -> Answer:
+    run, config = place.run(cell.of, cell.prompts), EvalConfig(costs=cell.costs, seed=cell.seed)
+    sizes: dict[str, Any] = {"root": place.data_root, "images": cell.n, "train_images": cell.train_n}
+    result = evaluate(run, (cell.data,), (cell.task,), config, **sizes, device=place.device)
+    return {"rows": result["rows"], "looked_at": [part["data"] for part in result["cells"]]}
 
 
-def _predict(cell: Predicted, bench: Bench) -> Answer:
-    images = bench.images(cell.images)
-    model = Run(bench.run(cell.of).folder, cell.prompts).classifier_for(images, bench.device)
-    said = predictions(model, images, device=bench.device)
-    columns = {"id": images.ids.tolist(), "label": images.labels.tolist(), "clean": said.tolist()}
-    return {"images": columns, "accuracy": rate(said == images.labels).plain()}
+def _ask(cell: Ask, place: Workplace) -> Answer:
+    base = None if cell.base is None else place.run(cell.base)
+    run, images = place.run(cell.of, cell.prompts), place.images(cell.images)
+    return ask(run, images, cell.question, base=base, device=place.device)
 
 
-def _attack(cell: Attacked, bench: Bench) -> Answer:
-    run, images = bench.run(cell.of), bench.images(cell.images)
-    (found,) = attack_cells(run, images, [cell.attack], protocol="paper", seed=cell.seed, device=bench.device)
-    return found
-
-
-def _measure(function: Callable[..., Answer], *options: str) -> Callable[[Any, Bench], Answer]:
-    def measure(cell: OfImages, bench: Bench) -> Answer:
-        chosen = {name: getattr(cell, name) for name in options}
-        if isinstance(chosen.get("base"), Model):
-            chosen["base"] = bench.run(chosen["base"])
-        common: dict[str, Any] = {"seed": cell.seed, "device": bench.device}
-        return function(bench.run(cell.of), bench.images(cell.images), **chosen, **common)
-
-    return measure
-
-
-def _audit(cell: Audited, bench: Bench) -> Answer:
-    sizes: dict[str, Any] = {"probes": cell.probes, "draws": cell.draws, "seed": cell.seed, "device": bench.device}
-    return audit_cell(bench.run(cell.of), bench.run(cell.base), bench.images(cell.images), **sizes)
-
-
-def _look(cell: Looked, bench: Bench) -> Answer:
-    images = bench.images(cell.images)
-    model = bench.run(cell.of).classifier_for(images, bench.device)
-    return branch_picture.branches(model, images, cell.attack, seed=cell.seed, device=bench.device)
-
-
-WORK: dict[type[Cell], Callable[[Any, Bench], Answer]] = {
+ANSWERS: dict[type[Cell], Callable[[Any, Workplace], Answer]] = {
     Train: _train,
     TrainClip: _train_clip,
-    Given: _given,
-    Evaluated: _evaluate,
-    Foreign: lambda cell, bench: foreign_answer(cell, *learned_pairs(cell, bench), bench.images(cell.judged), bench),
-    Predicted: _predict,
-    Attacked: _attack,
-    Lipschitz: _measure(measure.lipschitz_cell, "draws", "estimator", "level"),
-    Aligned: _measure(measure.alignment_cell, "base", "reading", "probes", "max_probes"),
-    Cancelled: _measure(measure.cancellation_cell, "perturbations", "eps"),
-    Propagated: _measure(measure.depth_cell, "perturbations", "eps"),
-    Correlated: _measure(measure.correlation_cell),
-    Audited: _audit,
-    Looked: _look,
+    UserClip: _user_clip,
+    OtherEncoder: _other_encoder,
+    Evaluate: _evaluate,
+    Ask: _ask,
 }
 
 
-# ------------------------------------------------------------------------------------------------- studies.runner
-# Cells that are missing from a ledger are computed, what they need first. One that fails does not stop the others.
+def answer(cell: Cell, place: Workplace) -> Answer:
+    return ANSWERS[type(cell)](cell, place)
 
 
-POLL = 0.5  # seconds between looks at cells that another process works on
+def data_fingerprints(cell: Cell, place: Workplace) -> dict[str, str]:
+    """Of the images that the cell looks at or learns from."""
+    if isinstance(cell, Train):
+        return dict(zip(("train", "test"), (images.fingerprint for images in place.train_and_test(cell))))
+    if isinstance(cell, Ask):
+        return {cell.images.split: place.images(cell.images).fingerprint}
+    return {}  # of a CLIP's training and of an evaluation they are in the answer
+
+
+# ------------------------------------------------------------------------------------------------- what is missing
 
 
 @dataclass
@@ -275,19 +215,18 @@ class Outcome:
 
 def run(
     cells: Sequence[Cell],
-    bench: Bench,
+    place: Workplace,
     absent: dict[str, str] | None = None,
     *,
-    answer: Callable[..., Any] | None = None,
+    answer: Callable[..., Answer] = answer,
 ) -> Outcome:
     """Do what is missing. `absent` says of data sets that are not here where they were looked for: what needs them waits.
 
     Of two processes on one ledger each takes cells that the other is not at; every cell is completed once.
     """
-    ledger, plan, outcome = bench.ledger, ordered(cells), Outcome()
-    compute = answer or execute.answer
+    ledger, plan, outcome = place.ledger, ordered(cells), Outcome()
     rows = [row for row in map(ledger.row, plan) if row is not None]  # a damaged one is named before anything is done
-    prices = Prices.learned(rows)
+    prices = Prices.learned(row["provenance"] for row in rows)
     todo = [cell for cell in plan if not ledger.has(cell)]
     outcome.found = [cell.key for cell in plan if ledger.has(cell)]
     with console.progress("cells", len(plan), len(plan) - len(todo)) as advance:
@@ -304,9 +243,9 @@ def run(
                     continue
                 with ledger.held(cell) as mine:
                     if mine:
-                        _settle(cell, bench, outcome, compute, prices)
+                        _settle(cell, place, outcome, answer, prices)
                         todo.remove(cell)
-                        _tell(cell, outcome, plan, todo, prices, advance)
+                        _say(cell, outcome, plan, todo, prices, advance)
             if todo and len(todo) == before:
                 time.sleep(POLL)  # another process has what is left
     return outcome
@@ -316,55 +255,56 @@ def _state(cell: Cell, outcome: Outcome, absent: dict[str, str]) -> str:
     settled = outcome.settled
     if any(need.key in outcome.failed or need.key in outcome.waiting for need in cell.needs):
         return "waiting"
-    if any(data in absent for data in data_of(cell)):
+    if any(data in absent for data in cell.data_sets):
         return "waiting"
     return "ready" if all(need.key in settled for need in cell.needs) else "not yet"
 
 
-def _settle(cell: Cell, bench: Bench, outcome: Outcome, compute: Callable[..., Any], prices: Prices) -> None:
+def _settle(cell: Cell, place: Workplace, outcome: Outcome, answer: Callable[..., Answer], prices: Prices) -> None:
     """The cell is ours: look again, else compute and file it, else file why not."""
-    ledger = bench.ledger
+    ledger = place.ledger
     if ledger.has(cell):
         outcome.found.append(cell.key)
         return
-    began, processor = time.perf_counter(), time.process_time()
-    wall = datetime.now(UTC).isoformat(timespec="seconds")
+    clock, processor = time.perf_counter(), time.process_time()
+    began = datetime.now(UTC).isoformat(timespec="seconds")
     try:
-        with ledger.room():
-            found = compute(cell, bench)
-        seconds = time.perf_counter() - began
-        ledger.keep(cell, row_of(cell, bench, found, (seconds, time.process_time() - processor), wall))
+        with room(ledger.folder):
+            result = answer(cell, place)
+        seconds = time.perf_counter() - clock
+        ledger.keep(cell, row_of(cell, place, result, (seconds, time.process_time() - processor), began))
     except (DiskFull, Interrupted):
         raise
     except Exception as error:
-        told = " ".join(str(error).split()) or type(error).__name__
-        ledger.fail(cell, _failure(cell, error, told, wall))
-        outcome.failed[cell.key] = told
+        sentence = " ".join(str(error).split()) or type(error).__name__
+        ledger.fail(cell, _failure(cell, error, sentence, began))
+        outcome.failed[cell.key] = sentence
         return
-    prices.see(group(cell), operations(cell), seconds)
+    prices.learn(price_group(cell), operations(cell), seconds)
     outcome.computed.append(cell.key)
 
 
-def row_of(cell: Cell, bench: Bench, found: Any, took: tuple[float, float], began: str) -> dict[str, Any]:
+def row_of(cell: Cell, place: Workplace, result: Answer, took: tuple[float, float], began: str) -> dict[str, Any]:
     """`took`: seconds by the clock, and of the processors, which a busy machine does not lengthen."""
+    kept = {"kept": place.ledger.reference(result)} if isinstance(result, Entry) else {"answer": result}
     return {
         "key": cell.key,
         "kind": cell.kind,
         "title": cell.title,
-        "scale": bench.scale,
+        "scale": place.scale,
         "config": to_plain(cell),
         "needs": [need.key for need in cell.needs],
-        "answer": found,
+        **kept,
         "provenance": {
             "environment": runtime.environment(),
-            "machine": {"platform": platform.platform(), "processors": os.cpu_count(), "device": str(bench.device)},
+            "machine": {"platform": platform.platform(), "processors": os.cpu_count(), "device": str(place.device)},
             "seeds": _seeds(cell),
-            "data": execute.data_fingerprints(cell, bench),
+            "data": data_fingerprints(cell, place),
             "began": began,
             "seconds": round(took[0], 3),
             "processor_seconds": round(took[1], 3),
             "operations": operations(cell),
-            "group": group(cell),
+            "group": price_group(cell),
         },
     }
 
@@ -372,22 +312,23 @@ def row_of(cell: Cell, bench: Bench, found: Any, took: tuple[float, float], bega
 def _seeds(cell: Cell) -> dict[str, int]:
     training = getattr(getattr(cell, "of", cell), "training", None)  # a published model has none
     seeds = {} if training is None else {"training": training.seed}
-    return seeds | ({"draws": cell.seed} if hasattr(cell, "seed") else {})
+    drawn = cell.question.seed if isinstance(cell, Ask) else getattr(cell, "seed", None)
+    return seeds if drawn is None else seeds | {"draws": drawn}
 
 
-def _failure(cell: Cell, error: Exception, told: str, began: str) -> dict[str, Any]:
+def _failure(cell: Cell, error: Exception, sentence: str, began: str) -> dict[str, Any]:
     return {
         "key": cell.key,
         "title": cell.title,
         "config": to_plain(cell),
-        "error": told,
+        "error": sentence,
         "type": type(error).__name__,
         "traceback": traceback.format_exc(),
         "began": began,
     }
 
 
-def _tell(
+def _say(
     cell: Cell,
     outcome: Outcome,
     plan: list[Cell],
@@ -396,11 +337,11 @@ def _tell(
     advance: Callable[[int, str], None],
 ) -> None:
     left = duration(sum(map(prices.seconds, todo)))
-    learned = "" if prices.cells else " (no cell is finished yet)"
+    basis = "" if prices.cells else " (no cell is finished yet)"
     done = len(plan) - len(todo)
     if cell.key in outcome.failed:
         console.say(f"[{done}/{len(plan)}] failed: {cell.title}: {outcome.failed[cell.key]}")
     else:
         elsewhere = " (by another process)" if cell.key in outcome.found else ""
-        console.say(f"[{done}/{len(plan)}] {cell.title}{elsewhere}; about {left} left{learned}")
+        console.say(f"[{done}/{len(plan)}] {cell.title}{elsewhere}; about {left} left{basis}")
     advance(1, f"about {left} left")

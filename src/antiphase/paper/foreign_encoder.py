@@ -7,12 +7,13 @@ DiffCLIP's; `differentiate` replaces its attention, carrying the weights over, s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from antiphase.attacks import engine
+from antiphase.attacks import PGD, engine
 from antiphase.data.imageset import ImageSet
 from antiphase.data.pairs import PairSet
 from antiphase.measures.success import rates_of
@@ -23,8 +24,9 @@ from antiphase.models.config import Differential
 from antiphase.models.differentiate import differentiate
 from antiphase.models.run import load_weights, read_tensors
 from antiphase.models.zero_shot import zero_shot
-from antiphase.paper.questions import Foreign
+from antiphase.paper.questions import OtherEncoder
 from antiphase.runtime import seeded
+from antiphase.store import Content
 from antiphase.training.clip_task import ContrastiveTask
 from antiphase.training.loop import train_task
 
@@ -76,48 +78,43 @@ class Course(ContrastiveTask):
         return {**super().data(), "encoder": "torch layers, differential" if self.differential else "torch layers"}
 
 
-def foreign_answer(
-    cell: Foreign,
+def train_and_attack(
+    cell: OtherEncoder,
     train_set: PairSet,
     test_set: ImageSet | PairSet,
     words: tuple[str, ...],
-    judged: ImageSet,
-    bench: Any,
-) -> dict[str, Any]:
-    """Trained to the end (or from where it stands), judged by its classes in words, and attacked."""
+    tested_on: ImageSet,
+    folder: Path,
+    *,
+    device: torch.device | str = "cpu",
+    scale: str | None = None,
+) -> Content:
+    """Trained to the end (or from where it stands), tested by its classes in words, and attacked."""
     course = Course(cell.model, cell.training, train_set, test_set, words, differential=cell.differential)
-    run = train_task(course, bench.ledger.run_folder(cell.key), device=bench.device, scale=bench.scale)
+    run = train_task(course, folder, device=device, scale=scale)
     clip = course.model()
     load_weights(clip, read_tensors(run.folder, "weights"), str(run.folder))
     assert isinstance(clip, CLIP)
-    model = zero_shot(clip.to(bench.device).eval(), judged.class_names, words)
-    batch, attacked = judged.all, []
-    for attack in cell.attacks:
-        found = engine.run(
-            model,
-            batch.pixels,
-            batch.labels,
-            attack,
-            ids=batch.ids,
-            protocol="paper",
-            label=f"{cell.title} {attack.within}",
-        )
-        changed = found.changed_in_restart.numpy()
-        columns = {
-            "id": batch.ids.tolist(),
-            "label": batch.labels.tolist(),
-            "clean": found.clean_prediction.tolist(),
-            "changed_in_run": changed.astype(int).tolist(),
-        }
-        rates = rates_of(found.correct.numpy(), changed)
-        attacked.append(
-            {"eps": float(attack.within.eps), "rates": rates, "images": columns, "flags": list(found.flags)}
-        )
+    model = zero_shot(clip.to(device).eval(), tested_on.class_names, words)
     return {
         "parameters": sum(p.numel() for p in clip.parameters()),
         "weights_sha256": run.weights_digest,
         "test_accuracy": run.log[-1].get("zero_shot_accuracy"),
         "data_of": run.about["data"],
         "log": [{k: v for k, v in row.items() if k != "seconds"} for row in run.log],
-        "attacks": attacked,
+        "attacks": [_attack(model, tested_on, attack, cell.title) for attack in cell.attacks],
     }
+
+
+def _attack(model: nn.Module, images: ImageSet, attack: PGD, title: str) -> Content:
+    batch, label = images.all, f"{title} {attack.within}"
+    result = engine.run(model, batch.pixels, batch.labels, attack, ids=batch.ids, protocol="paper", label=label)
+    changed = result.changed_in_restart.numpy()
+    per_image = {
+        "id": batch.ids.tolist(),
+        "label": batch.labels.tolist(),
+        "clean": result.clean_prediction.tolist(),
+        "changed_in_run": changed.astype(int).tolist(),
+    }
+    rates = rates_of(result.correct.numpy(), changed)
+    return {"eps": float(attack.within.eps), "rates": rates, "images": per_image, "flags": list(result.flags)}

@@ -10,26 +10,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from antiphase.attacks import CW, PGD, AutoAttack, Linf, Patch
+from antiphase.attacks.config import Attack
+from antiphase.attacks.question import AttackQuestion
 from antiphase.clip_scales import CLIP_SCALES
 from antiphase.config import Budget
 from antiphase.data.catalog import CATALOG, entry_of
 from antiphase.measures.crossover import crossover
 from antiphase.models.clip_config import VARIANTS, clip_of_sizes
 from antiphase.models.config import Differential, Softmax, ViTConfig
-from antiphase.paper.contrasts import Side, Values, difference_line, line, pair, success, trained_lines
-from antiphase.paper.questions import (
-    Attack,
-    Attacked,
-    Cell,
-    Given,
-    Images,
-    Model,
-    OfImages,
-    Predicted,
-    Train,
-    TrainClip,
-)
-from antiphase.paper.study import FIGURE_ONLY, Found, Line, Missing
+from antiphase.paper.contrasts import Series, Values, difference_line, estimate, line, success, trained_lines
+from antiphase.paper.questions import Ask, Images, Model, Train, TrainClip, UserClip
+from antiphase.paper.study import FIGURE_ONLY, Answers, Label, Line, Tick
 from antiphase.scales import SCALES, Scale, ScaleName
 from antiphase.training.config import ContrastiveConfig, TrainConfig
 
@@ -37,19 +28,26 @@ Init = Literal["official", "matched"]
 OutScale = Literal["official", "fixed", "none"]
 CLIP_IMAGES = 1_000  # that a CLIP is attacked on where a scale takes all of a test set
 PAPER_PAIRS = "cc12m"  # what DiffCLIP was trained on: a folder of shards
+VIT_NAMES = ("ViT", "DiffViT")
+CLIP_NAMES = ("CLIP", "DiffCLIP")
 PAPER_EPOCHS = {"cifar100": 300}  # at the paper scale, where it is not the scale's own number
 
 
+def attack_on(of: Model, images: Images, attack: Attack) -> Ask:
+    """Every restart to its own end, so that means over restarts and unions are both there."""
+    return Ask(of=of, images=images, question=AttackQuestion(attack=attack))
+
+
 @dataclass(frozen=True)
-class Setting:
-    """What all cells of a study at one scale have in common."""
+class Grid:
+    """A scale turned into cells: what all studies at this scale have in common."""
 
     scale: ScaleName
     data: str  # the main data set: the scale's own, or another that the user named
-    pair: tuple[Given, Given] | None = None  # a CLIP and a DiffCLIP of the user's own
+    pair: tuple[UserClip, UserClip] | None = None  # a CLIP and a DiffCLIP of the user's own
 
     @classmethod
-    def at(cls, scale: ScaleName, data: str | None = None, pair: tuple[Given, Given] | None = None) -> Setting:
+    def at(cls, scale: ScaleName, data: str | None = None, pair: tuple[UserClip, UserClip] | None = None) -> Grid:
         return cls(scale, data or SCALES[scale].data, pair)
 
     @property
@@ -156,12 +154,8 @@ class Setting:
         searches, steps = self.s.cw
         return CW(searches=searches, steps=steps)
 
-    def attacked(self, of: Train, attack: Attack, n: int | None = None) -> Attacked:
-        return Attacked(of=of, images=self.test(n, of.data), attack=attack)
-
-    def predicted(self, of: Model, images: Images | None = None) -> Predicted:
-        """What it says of the images that measures look at; by default those of the main data set."""
-        return Predicted(of=of, images=images or self.test(self.s.measure_images))
+    def under_attack(self, of: Train, attack: Attack, n: int | None = None) -> Ask:
+        return attack_on(of, self.test(n, of.data), attack)
 
     # --------------------------------------------------------------------------------------------- CLIP
 
@@ -210,135 +204,112 @@ class Setting:
         return (16, 32, 48, 64) if self.published else self.s.patch_widths
 
 
-# ------------------------------------------------------------------------------------------------- studies.depths
-# Both models at every depth of a scale: cells, lines and the depth at which they change places. No torch.
+# ------------------------------------------------------------------------------------------------- ViT and DiffViT
+
+AskVit = Callable[[Train], Ask]
 
 
-VIT_NAMES = ("ViT", "DiffViT")
-AskVit = Callable[[Train], OfImages]
-
-
-def twins(setting: Setting, depth: int, ask: AskVit) -> dict[str, tuple[OfImages, ...]]:
-    """What is asked of both models at a depth, a seed each."""
-    seeds = setting.seeds(depth)
-    models = {"ViT": [setting.vit(s, depth) for s in seeds], "DiffViT": [setting.diffvit(s, depth) for s in seeds]}
+def vits(grid: Grid, depth: int, ask: AskVit) -> dict[str, tuple[Ask, ...]]:
+    """What is asked of both models at a depth, one cell per seed."""
+    seeds = grid.seeds(depth)
+    models = {"ViT": [grid.vit(s, depth) for s in seeds], "DiffViT": [grid.diffvit(s, depth) for s in seeds]}
     return {name: tuple(map(ask, each)) for name, each in models.items()}
 
 
-def vits_under(setting: Setting, attack: Attack, n: int | None = None) -> AskVit:
-    def ask(of: Train) -> Attacked:
-        return setting.attacked(of, attack, n)
+def vits_under(grid: Grid, attack: Attack, n: int | None = None) -> AskVit:
+    def ask(of: Train) -> Ask:
+        return grid.under_attack(of, attack, n)
 
     return ask
 
 
-def every(setting: Setting, asks: list[AskVit]) -> list[Cell]:
-    return [
-        cell
-        for depth in setting.s.depths
-        for ask in asks
-        for cells in twins(setting, depth, ask).values()
-        for cell in cells
-    ]
-
-
-def vit_series(setting: Setting, depth: int, ask: AskVit, reading: str) -> dict[str, Side]:
-    return {name: Side(cells, success(reading)) for name, cells in twins(setting, depth, ask).items()}
+def vit_series(grid: Grid, depth: int, ask: AskVit, values: Values, quantile: float | None = None) -> dict[str, Series]:
+    return {name: Series(cells, values, quantile) for name, cells in vits(grid, depth, ask).items()}
 
 
 def depth_lines(
-    setting: Setting,
-    found: Found,
-    asked: dict[str, AskVit],
-    readings: tuple[str, ...],
-    reference: str | None = FIGURE_ONLY,
+    grid: Grid, asks: dict[str, AskVit], readings: tuple[str, ...], reference: str | None = FIGURE_ONLY
 ) -> list[Line]:
     """Each model at each depth, their difference, and the depth at which they change places."""
     table: list[Line] = []
-    for label, ask in asked.items():
+    for what, ask in asks.items():
         for reading in readings:
-            for depth in setting.s.depths:
-                both = vit_series(setting, depth, ask, reading)
-                told = reference if reading == readings[0] else None
-                for name, side in both.items():
-                    table.append(line(found, f"{name}, depth {depth}, {label}", side, reading, reference=told))
-                apart = f"DiffViT - ViT, depth {depth}, {label}"
-                table.append(difference_line(found, apart, both["DiffViT"], both["ViT"], reading))
-            by_depth = [vit_series(setting, depth, ask, reading) for depth in setting.s.depths]
-            pairs = [(both["DiffViT"], both["ViT"]) for both in by_depth]
-            table.append(crossover_line(setting, found, f"crossover depth, {label}", pairs, reading))
+            by_depth = {depth: vit_series(grid, depth, ask, success(reading)) for depth in grid.s.depths}
+            for depth, both in by_depth.items():
+                at = Tick.at("depth", depth)
+                printed = reference if reading == readings[0] else None
+                for name, series in both.items():
+                    table.append(line(Label(name, at, what), series, reading, reference=printed))
+                apart = Label("DiffViT - ViT", at, what)
+                table.append(difference_line(apart, both["DiffViT"], both["ViT"], reading))
+            pairs = [(both["DiffViT"], both["ViT"]) for both in by_depth.values()]
+            table.append(crossover_line(grid, Label("crossover depth", what), pairs, reading))
     return table
 
 
-def crossover_line(setting: Setting, found: Found, label: str, pairs: list[tuple[Side, Side]], reading: str) -> Line:
+def crossover_line(grid: Grid, label: Label, pairs: list[tuple[Series, Series]], reading: str) -> Line:
     """D* of Corollary 1 as it is seen: interpolated in log depth, never extrapolated."""
-    try:
-        got = crossover(setting.s.depths, [(a.arm(found), b.arm(found)) for a, b in pairs])
-    except Missing:
-        return Line(label=label, reading=reading, unit="", note="not run yet")
-    note = (
-        f"90 % interval; {got['sign_changes']} changes of sign; no crossover in {100 * got['none']:.0f} % of replicates"
-    )
-    value = {"value": got["median"], "interval": got["interval"]}
-    shown = note if value["value"] is not None else f"none among these depths; {note}"
-    return Line(label=label, reading=reading, **pair(value), unit="", note=shown)
+
+    def read(answers: Answers) -> dict[str, Any]:
+        result = crossover(grid.s.depths, [(a.arm(answers), b.arm(answers)) for a, b in pairs])
+        changes, none = result["sign_changes"], 100 * result["none"]
+        note = f"90 % interval; {changes} changes of sign; no crossover in {none:.0f} % of replicates"
+        if result["median"] is None:
+            note = f"none among these depths; {note}"
+        return {**estimate({"value": result["median"], "interval": result["interval"]}), "note": note}
+
+    cells = tuple(cell for pair in pairs for series in pair for cell in series.sources)
+    return Line(label=label, reading=reading, cells=cells, read=read, unit="")
 
 
-def accuracies(setting: Setting, found: Found) -> list[Line]:
+def accuracy_lines(grid: Grid) -> list[Line]:
+    """Train and test accuracy of both models at every depth."""
     return [
         row
-        for depth in setting.s.depths
-        for name, make in (("ViT", setting.vit), ("DiffViT", setting.diffvit))
-        for row in trained_lines(found, f"{name}, depth {depth}", [make(s, depth) for s in setting.seeds(depth)])
+        for depth in grid.s.depths
+        for name, make in (("ViT", grid.vit), ("DiffViT", grid.diffvit))
+        for row in trained_lines(Label(name, Tick.at("depth", depth)), [make(s, depth) for s in grid.seeds(depth)])
     ]
 
 
-# ------------------------------------------------------------------------------------------------- studies.clips
-# CLIP and DiffCLIP side by side: the user's own pair, or small surrogates that every table calls so. No torch.
+# ------------------------------------------------------------------------------------------------- CLIP and DiffCLIP
+
+AskClip = Callable[[Model, Images], Ask]
 
 
-CLIP_NAMES = ("CLIP", "DiffCLIP")
-AskClip = Callable[[Model, Images], OfImages]
-
-
-def asked_of_clips(setting: Setting, data: str, ask: AskClip, n: int | None = None) -> dict[str, tuple[OfImages, ...]]:
-    """What is asked_of_clips of both, a seed each; a given pair has one."""
+def clips(grid: Grid, data: str, ask: AskClip, n: int | None = None) -> dict[str, tuple[Ask, ...]]:
+    """What is asked of the user's own pair, or of small surrogates that every table calls so; one cell per seed."""
     return {
-        name: tuple(ask(model, setting.clip_images(model, data, n)) for model in setting.clips(name))
-        for name in CLIP_NAMES
+        name: tuple(ask(model, grid.clip_images(model, data, n)) for model in grid.clips(name)) for name in CLIP_NAMES
     }
 
 
 def clips_under(attack: Attack) -> AskClip:
-    def ask(of: Model, images: Images) -> Attacked:
-        return Attacked(of=of, images=images, attack=attack)
+    def ask(of: Model, images: Images) -> Ask:
+        return attack_on(of, images, attack)
 
     return ask
 
 
-def clip_series(setting: Setting, data: str, ask: AskClip, values: Values, n: int | None = None) -> dict[str, Side]:
-    return {name: Side(cells, values) for name, cells in asked_of_clips(setting, data, ask, n).items()}
+def clip_series(grid: Grid, data: str, ask: AskClip, values: Values, n: int | None = None) -> dict[str, Series]:
+    return {name: Series(cells, values) for name, cells in clips(grid, data, ask, n).items()}
 
 
 def clip_lines(
-    setting: Setting,
-    found: Found,
-    attacks: dict[str, Attack],
-    readings: tuple[str, ...],
-    reference: str | None = None,
+    grid: Grid, attacks: dict[Tick, Attack], readings: tuple[str, ...], reference: str | None = None
 ) -> list[Line]:
     """Both models and their difference on the paper's data sets, or on what the surrogates learned from."""
     table: list[Line] = []
-    for named, data in setting.clip_data.items():
+    for named, data in grid.clip_data.items():
         where = named if named == data else f"{data} in place of {named}"
-        for label, attack in attacks.items():
+        for tick, attack in attacks.items():
             for reading in readings:
-                both = clip_series(setting, data, clips_under(attack), success(reading))
-                told = reference if reading == readings[0] else None
-                for name, side in both.items():
-                    table.append(line(found, f"{name}, {where}, {label}", side, reading, reference=told))
-                apart = f"DiffCLIP - CLIP, {where}, {label}"
-                table.append(difference_line(found, apart, both["DiffCLIP"], both["CLIP"], reading))
-        if not setting.published:
+                both = clip_series(grid, data, clips_under(attack), success(reading))
+                printed = reference if reading == readings[0] else None
+                for name, series in both.items():
+                    table.append(line(Label(name, where, tick), series, reading, reference=printed))
+                apart = Label("DiffCLIP - CLIP", where, tick)
+                table.append(difference_line(apart, both["DiffCLIP"], both["CLIP"], reading))
+        if not grid.published:
             break  # surrogates have one data set: once is enough
     return table

@@ -1,38 +1,38 @@
-"""The ledger: a folder of finished cells, one file each, that only ever grows.
+"""The ledger: a folder of finished cells, one entry each, that only ever grows.
 
-rows/KEY.json     a finished cell: config, answer, provenance, and a digest of all that
+rows/KEY.json     a finished cell: config, provenance, and its answer: of a trained model in the row itself, else by where it is
+                  kept, in the folder of the run that was asked, and the digest it had
 failed/KEY.json   the error of a cell that failed; the next run tries it again, and success removes it
 locks/KEY.lock    held by the process that works on the cell, and released with it, however it ends
-runs/KEY/         the trained models
+runs/KEY/         the trained models, with the answers to what was asked of them
 data.json         the digest of every data set the rows were computed from
 """
 
 from __future__ import annotations
 
-import errno
-import hashlib
-import json
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from antiphase import files
 from antiphase.config import InputError, to_plain
-from antiphase.paper.questions import Cell, agrees
+from antiphase.paper.questions import Cell
+from antiphase.store import Content, Damaged, Entry, Store, agrees, held, read_entry, room
 
 Row = dict[str, Any]
-FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
-class Damaged(InputError):
-    """A row that is not as it was written."""
-
-
-class DiskFull(InputError):
-    """Nothing more can be written; what was written is whole."""
+IN_ROW = (
+    "model",
+    "run",
+    "data",
+    "seed",
+    "seconds",
+    "environment",
+    "prompts",
+)  # of an answer: in the row's config already
 
 
 class Ledger:
@@ -40,107 +40,94 @@ class Ledger:
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
-
-    def row_path(self, key: str) -> Path:
-        return self.folder / "rows" / f"{key}.json"
-
-    def failed_path(self, key: str) -> Path:
-        return self.folder / "failed" / f"{key}.json"
+        self.rows = Store(self.folder / "rows")
+        self.failures = Store(self.folder / "failed", bare=True)
 
     def run_folder(self, key: str) -> Path:
         return self.folder / "runs" / key
 
     def has(self, cell: Cell) -> bool:
-        return self.row_path(cell.key).exists()
+        return cell.key in self.rows
 
     def row(self, cell: Cell) -> Row | None:
         """The row of a cell, None if there is none. One that is not whole, or of another config, is refused by name."""
-        if not self.has(cell):
+        entry = self.rows.get(cell.key)
+        if entry is None:
             return None
-        path = self.row_path(cell.key)
-        row = self.read(path)
-        if not agrees(row["config"], to_plain(cell)):
-            raise Damaged(f"{path} was made when {cell.kind} had other defaults: move it away and run again")
-        return row
+        if not agrees(entry.content["config"], to_plain(cell)):
+            raise Damaged(f"{entry.path} was made when {cell.kind} had other defaults: move it away and run again")
+        return entry.content
 
-    def read(self, path: Path) -> Row:
-        remedy = "move it away and run again: only this cell is computed anew"
-        try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            row: Row = stored["row"]
-            whole = _digest(row) == stored["digest"]
-        except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
-            raise Damaged(f"{path} is damaged ({type(error).__name__}): {remedy}") from None
-        if not whole:
-            raise Damaged(f"{path} is damaged (its digest does not match): {remedy}")
-        return row
+    def answer(self, row: Row) -> Content:
+        """What came out: from the row itself, or from where it is kept, if that is still as it was."""
+        if "answer" in row:
+            return dict(row["answer"])
+        kept = row["kept"]
+        path = self.folder / kept["path"]  # an absolute one stays as it is
+        remedy = f"move {self.rows.path(row['key'])} away and run again"
+        if not path.exists():
+            raise Damaged(f"{path} is gone, though the row of {row['title']} refers to it: {remedy}")
+        entry = read_entry(path, bare=True)
+        if entry.digest != kept["digest"]:
+            raise Damaged(f"{path} is not the answer that the row of {row['title']} refers to: {remedy}")
+        return {name: value for name, value in entry.content.items() if name not in IN_ROW}
+
+    def reference(self, entry: Entry) -> Row:
+        """Where an answer is kept: below the ledger as a relative path, so that a ledger can be moved."""
+        path = entry.path.resolve()
+        inside = path.is_relative_to(self.folder.resolve())
+        shown = os.path.relpath(path, self.folder.resolve()) if inside else str(path)
+        return {"path": shown, "digest": entry.digest}
 
     def readable(self) -> Iterator[Row]:
-        """Every row that is whole; `damaged` names the others."""
-        for path in sorted((self.folder / "rows").glob("*.json")):
-            with suppress(Damaged):
-                yield self.read(path)
+        """Every row that is whole, with its answer; `damaged` names the others."""
+        for row in self._read():
+            if isinstance(row, dict):
+                yield row
+
+    def provenances(self) -> Iterator[Row]:
+        """How and at what cost each finished cell was computed."""
+        for entry in self.rows.entries():
+            if not isinstance(entry, Damaged) and "provenance" in entry.content:
+                yield entry.content["provenance"]
 
     def damaged(self) -> list[str]:
         """What is wrong with each row that cannot be read."""
-        found = []
-        for path in sorted((self.folder / "rows").glob("*.json")):
+        return [str(row) for row in self._read() if isinstance(row, Damaged)]
+
+    def _read(self) -> Iterator[Row | Damaged]:
+        for entry in self.rows.entries():
+            if isinstance(entry, Damaged):
+                yield entry
+                continue
             try:
-                self.read(path)
-            except Damaged as error:
-                found.append(str(error))
-        return found
+                yield entry.content | {"answer": self.answer(entry.content)}
+            except Damaged as damage:
+                yield damage
 
     def keep(self, cell: Cell, row: Row) -> None:
         """File a finished cell, whole or not at all; what it failed with before is forgotten."""
-        with self.room():
-            text = json.dumps({"digest": _digest(row), "row": row}, allow_nan=False)
-            files.write_text(self.row_path(cell.key), text + "\n")
-            self.failed_path(cell.key).unlink(missing_ok=True)
+        self.rows.put(cell.key, row)
+        self.failures.path(cell.key).unlink(missing_ok=True)
 
     def fail(self, cell: Cell, record: Row) -> None:
-        with self.room():
-            files.write_json(self.failed_path(cell.key), record)
+        self.failures.put(cell.key, record)
 
     def failure(self, cell: Cell) -> Row | None:
-        path = self.failed_path(cell.key)
         try:
-            return files.read_json(path, "error") if path.exists() else None
-        except InputError as error:
-            return {"error": str(error)}
+            entry = self.failures.get(cell.key)
+        except Damaged as damage:
+            return {"error": str(damage)}
+        return None if entry is None else entry.content
 
-    @contextmanager
-    def room(self) -> Iterator[None]:
-        """A disk that fills up inside is named."""
-        try:
-            yield
-        except Exception as error:
-            if not is_full(error):
-                raise
-            raise DiskFull(
-                f"the disk of {self.folder} is full: every row written so far is whole; free some space and run again"
-            ) from None
-
-    @contextmanager
-    def held(self, cell: Cell) -> Iterator[bool]:
+    def held(self, cell: Cell) -> AbstractContextManager[bool]:
         """True inside if this process alone may work on the cell; False if another one does."""
-        with self.room():
-            (self.folder / "locks").mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.folder / "locks" / f"{cell.key}.lock")
-            try:
-                lock.acquire(timeout=0)
-            except Timeout:
-                yield False
-                return
-        try:
-            yield True
-        finally:
-            lock.release()
+        return held(self.folder / "locks", cell.key)
 
     def check_data(self, name: str, split: str, content: str) -> None:
         """Every row of a ledger is about the same copy of a data set."""
         path, entry = self.folder / "data.json", f"{name}/{split}"
-        with self.room():
+        with room(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             with FileLock(self.folder / ".data.lock"):
                 known = files.read_json(path) if path.exists() else {}
@@ -154,15 +141,3 @@ class Ledger:
 
 def is_ledger(folder: Path) -> bool:
     return (folder / "rows").is_dir() or (folder / "data.json").is_file()
-
-
-def is_full(error: BaseException) -> bool:
-    """Whether an error says that a disk or quota is full; safetensors says it in words."""
-    if isinstance(error, OSError):
-        return error.errno in FULL
-    return type(error).__name__ == "SafetensorError" and ("os error 28" in str(error) or "code: 28" in str(error))
-
-
-def _digest(row: Row) -> str:
-    canonical = json.dumps(row, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,22 +1,24 @@
-"""A study: a question, the cells that answer it, the lines of its table, and the contrasts that decide claims. No torch."""
+"""A study: a question, the lines of its table and what its claims predict. Its cells follow from what those read. No torch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from antiphase.measures.stats import Contrast
+from antiphase.config import Budget
+from antiphase.measures.stats import Contrast, Unit
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Cell, Train, ordered
+from antiphase.store import Content
 
 if TYPE_CHECKING:
-    from antiphase.paper.grid import Setting
+    from antiphase.paper.grid import Grid
 
-Answer = dict[str, Any]
-Unit = Literal["%", "points", ""]  # of a rate, of a difference of rates, of another number
+MODELS = ("ViT", "DiffViT", "CLIP", "DiffCLIP")  # in the order of their colours
 SURROGATE = "surrogate"  # a small model trained here in place of a published one; it never decides a claim
 FIGURE_ONLY = "figure only"  # the paper draws it and prints no number
+NOT_RUN = "not run yet"
 
 
 class Missing(LookupError):
@@ -28,24 +30,76 @@ class Missing(LookupError):
 
 
 @dataclass
-class Found:
-    """Answers by cell; one that is not there raises `Missing`."""
+class Answers:
+    """Answers by cell, each read once; one that is not there raises `Missing`."""
 
     ledger: Ledger
-    read: dict[str, Answer] = field(default_factory=dict)
+    read: dict[str, Content] = field(default_factory=dict)
 
-    def __call__(self, cell: Cell) -> Answer:
+    def __call__(self, cell: Cell) -> Content:
         if cell.key not in self.read:
             row = self.ledger.row(cell)
             if row is None:
                 raise Missing(cell)
-            self.read[cell.key] = row["answer"]
+            self.read[cell.key] = self.ledger.answer(row)
         return self.read[cell.key]
 
 
+# ------------------------------------------------------------------------------------------------- lines of a table
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A number on the axis of a figure, as part of a label."""
+
+    axis: str  # eps, depth, layer, lambda_init, ...
+    x: float
+    text: str  # in the label
+    series: str = ""  # what is left of it in the name of the curve
+
+    @classmethod
+    def eps(cls, eps: Budget, word: str = "eps") -> Tick:
+        """In 255ths, where the budget is written so."""
+        return cls(word, float(str(eps).removesuffix("/255")), f"{word} {eps}")
+
+    @classmethod
+    def patch(cls, width: int) -> Tick:
+        return cls("patch", width, f"patch {width} x {width}")
+
+    @classmethod
+    def at(cls, word: str, x: float) -> Tick:
+        return cls(word, x, f"{word} {x}")
+
+
+class Label:
+    """What a line is about, in parts that are separated by commas; one of them may be a number on an axis."""
+
+    def __init__(self, *parts: str | Tick) -> None:
+        self.parts = tuple(part for part in parts if part)
+
+    def __str__(self) -> str:
+        return ", ".join(part.text if isinstance(part, Tick) else part for part in self.parts)
+
+    @property
+    def tick(self) -> Tick | None:
+        return next((part for part in self.parts if isinstance(part, Tick)), None)
+
+    @property
+    def series(self) -> str:
+        """The name of the curve that it lies on: the label without its number on the axis."""
+        texts = (part.series if isinstance(part, Tick) else part for part in self.parts)
+        return ", ".join(text for text in texts if text)
+
+    @property
+    def model(self) -> str:
+        """Whose colour it has; none for a difference or a control."""
+        first = self.parts[0] if self.parts else ""
+        return first if isinstance(first, str) and first in MODELS else ""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """One line of a table: the paper's number beside ours."""
+class TableRow:
+    """One line of a table as it came out: the paper's number beside ours."""
 
     label: str
     reading: str  # which of the possible meanings was measured
@@ -57,6 +111,43 @@ class Line:
     unit: Unit = "%"
     text: str = ""  # in place of a value, where the finding is a sentence
     note: str = ""
+    model: str = ""  # whose colour it has in a figure
+    series: str = ""  # the curve that it lies on
+    axis: str = ""  # what is along the axis
+    x: float | None = None
+
+    @classmethod
+    def about(cls, label: Label, reading: str, **fields: Any) -> TableRow:
+        """With what a label says of its place in a figure."""
+        tick = label.tick
+        place: dict[str, Any] = {"model": label.model, "series": label.series, "axis": tick.axis if tick else ""}
+        return cls(label=str(label), reading=reading, x=tick.x if tick else None, **place, **fields)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of a table, listed before any run: what it is about, which cells it reads, and how."""
+
+    label: Label
+    reading: str
+    cells: tuple[Cell, ...]
+    read: Callable[[Answers], dict[str, Any] | list[TableRow]]  # fields of the row, or rows of its own
+    unit: Unit = "%"
+    reference: float | str | None = None
+
+    def row(self, **fields: Any) -> TableRow:
+        return TableRow.about(self.label, self.reading, unit=self.unit, reference=self.reference, **fields)
+
+    def rows(self, answers: Answers) -> list[TableRow]:
+        """As far as the ledger has it."""
+        try:
+            result = self.read(answers)
+        except Missing:
+            return [self.row(note=NOT_RUN)]
+        return result if isinstance(result, list) else [self.row(**result)]
+
+
+# ------------------------------------------------------------------------------------------------- what claims predict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,15 +158,16 @@ class Prediction:
     name: str
     part: str  # what the claim is tested on
     reading: str  # the first reading of a claim is the one that decides
-    finding: Callable[[Found], Contrast]
+    contrast: Callable[[Answers], Contrast]
     cells: tuple[Cell, ...] = ()
+    optional: bool = False  # decided if its cells happen to be there; the study does not compute them
 
-    def witnesses(self, setting: Setting) -> list[Train]:
+    def witnesses(self, grid: Grid) -> list[Train]:
         """Of the models trained here: a published one has no accuracy to reach."""
-        return list(dict.fromkeys(setting.witness(cell) for cell in self.cells if isinstance(cell, Train)))
+        return list(dict.fromkeys(grid.witness(cell) for cell in self.cells if isinstance(cell, Train)))
 
 
-def nothing(_: Setting) -> list[Prediction]:
+def no_predictions(_: Grid) -> list[Prediction]:
     return []
 
 
@@ -84,17 +176,22 @@ class Study:
     name: str
     title: str
     question: str
-    cells: Callable[[Setting], Sequence[Cell]]
-    lines: Callable[[Setting, Found], Sequence[Line]]
-    contrasts: Callable[[Setting], list[Prediction]] = nothing
+    lines: Callable[[Grid], Sequence[Line]]
+    predictions: Callable[[Grid], list[Prediction]] = no_predictions
+    aliases: tuple[str, ...] = ()  # other names that the command line takes
     minutes: float  # of two cores at the cpu scale, on an empty ledger: processor time, halved
     priced: bool = False  # from one seed of three; else every cell was run
     clip: bool = False  # takes --clip and --diffclip, and trains surrogates without them
 
-    def grid(self, setting: Setting) -> list[Cell]:
-        """Every cell, in the order in which to do them: those it asks for, what they need, and the witnesses of its claims."""
-        judged = [witness for contrast in self.contrasts(setting) for witness in contrast.witnesses(setting)]
-        return ordered([*self.cells(setting), *judged])
+    def cells(self, grid: Grid) -> list[Cell]:
+        """Every cell that its lines and predictions read, what those need, and the witnesses of its claims, in order."""
+        read = [cell for line in self.lines(grid) for cell in line.cells]
+        listed = self.predictions(grid)
+        read += [cell for prediction in listed if not prediction.optional for cell in prediction.cells]
+        return ordered([*read, *(witness for prediction in listed for witness in prediction.witnesses(grid))])
 
-    def claims(self, setting: Setting) -> list[str]:
-        return list(dict.fromkeys(contrast.claim for contrast in self.contrasts(setting)))
+    def table(self, grid: Grid, answers: Answers) -> list[TableRow]:
+        return [row for line in self.lines(grid) for row in line.rows(answers)]
+
+    def claims(self, grid: Grid) -> list[str]:
+        return list(dict.fromkeys(prediction.claim for prediction in self.predictions(grid)))

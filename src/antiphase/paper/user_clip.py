@@ -10,19 +10,19 @@ from antiphase import files
 from antiphase.config import InputError, from_plain
 from antiphase.models.clip_config import CLIPConfig
 from antiphase.paper.ledger import Ledger
-from antiphase.paper.questions import Given
+from antiphase.paper.questions import UserClip
 
 
 def pair_of(
     clip: Path | None, diffclip: Path | None, ledger: Ledger
-) -> tuple[tuple[Given, Given], dict[str, Path]] | None:
+) -> tuple[tuple[UserClip, UserClip], dict[str, Path]] | None:
     """Both models and, by their weights, the folders where they lie; None where none is named."""
     if clip is None and diffclip is None:
         return None
     if clip is None or diffclip is None:
         raise InputError("a CLIP is compared with a DiffCLIP: give both --clip and --diffclip, or neither")
     folders = [_run(path, ledger) for path in (clip, diffclip)]
-    first, second = map(_given, folders)
+    first, second = map(_user_clip, folders)
     if first.model.is_differential or not second.model.is_differential:
         raise InputError(f"--clip {clip} is a {first.model.title} and --diffclip {diffclip} a {second.model.title}")
     return (first, second), dict(zip((first.weights, second.weights), folders))
@@ -46,10 +46,10 @@ def _run(path: Path, ledger: Ledger) -> Path:
     return out
 
 
-def _given(folder: Path) -> Given:
+def _user_clip(folder: Path) -> UserClip:
     about = files.read_json(folder / "run.json", "model")
     if "vision" not in about["model"]:
         raise InputError(f"{folder} is no CLIP: --clip and --diffclip take models with a vision and a text tower")
     tensors = files.read_json(folder / "checkpoint.json", "tensors")["tensors"]
     model = from_plain(CLIPConfig, about["model"], str(folder / "run.json"))
-    return Given(model=model, weights=tensors["weights"]["sha256"])
+    return UserClip(model=model, weights=tensors["weights"]["sha256"])

@@ -18,19 +18,21 @@ from antiphase import files
 from antiphase.attacks import engine
 from antiphase.attacks.compiled import Compile, compiling_pays, forwards_at_most
 from antiphase.attacks.config import Attack, MinimalL2, MinimumNorm
-from antiphase.attacks.engine import AttackResult, Protocol
+from antiphase.attacks.engine import AttackResult
 from antiphase.attacks.quantize import to_bytes
+from antiphase.attacks.question import AttackAnswer, AttackQuestion, Protocol
 from antiphase.attacks.red_flags import order_flags, unfound_flags
 from antiphase.config import InputError, to_plain
 from antiphase.data.imageset import ImageSet
 from antiphase.measures.distances import distances_of
 from antiphase.measures.success import rates_of
-from antiphase.models.run import Cell, Run, cell
+from antiphase.models.run import Run
+from antiphase.store import Content, Store
 
 PART = 256  # images held in memory; a part in work keeps a journal of those it is done with
 
 
-def attack_cells(
+def attack_answers(
     run: Run,
     images: ImageSet,
     attacks: Sequence[Attack],
@@ -41,36 +43,30 @@ def attack_cells(
     eight_bit: bool = False,
     compile: Compile = "auto",
     device: torch.device | str = "cpu",
-) -> list[Cell]:
-    """One cell a budget, smallest first. Under `fast` a budget attacks only what the smaller ones left standing.
+) -> list[AttackAnswer]:
+    """One answer per budget, smallest first. Under `fast` a budget attacks only what the smaller ones left standing.
 
-    An attack without a budget has a cell too, with `eps` None and distances beside the rates.
-    `compile` is no part of the question: `auto` weighs the whole evaluation, and the cell records what was done.
+    An attack without a budget has one answer, with `eps` None and distances beside the rates.
+    `compile` is no part of the question: `auto` weighs the whole evaluation, and the answer records what was done.
     """
     model: list[nn.Module] = []  # loaded when the first part has to be computed
-    found: list[Cell] = []
+    answers: list[AttackAnswer] = []
     for attack in sorted(attacks, key=lambda a: a.within.eps):
-        before = found[-1] if found and protocol == "fast" else None
-        question = {
-            "attack": attack,
-            "protocol": protocol,
-            "after": [c["attack"] for c in found] if before else [],
-            "seed": seed,
-            "save": save,
-            "eight_bit": eight_bit,
-        }
+        before = answers[-1] if answers and protocol == "fast" else None
+        after = tuple(answer.content["attack"] for answer in answers) if before else ()
+        shared: dict[str, Any] = {"protocol": protocol, "seed": seed, "save": save, "eight_bit": eight_bit}
+        question = AttackQuestion(attack=attack, after=after, **shared)
 
-        def compute(folder: Path, attack: Attack = attack, before: Cell | None = before) -> Cell:
+        def compute(folder: Path, question: AttackQuestion = question, before: AttackAnswer | None = before) -> Content:
             if not model:
                 model.append(run.classifier_for(images, device))
-            label = f"{run.name} {attack.within}"
-            settings = {"seed": seed, "protocol": protocol, "eight_bit": eight_bit, "label": label}
-            settings["compile"] = _decided(compile, model[0], images, attacks)
-            return _compute(model[0], images, attack, before, folder, save, settings)
+            chosen = _decided(compile, model[0], images, attacks)
+            return _compute(model[0], images, question, before, folder, f"{run.name} {question.attack.within}", chosen)
 
-        found.append(cell(run, "attacks", images, question, compute))
-    flags = order_flags([c["rates"]["asr_change"]["value"] for c in found])
-    return [c | {"flags": [*c["flags"], *flag]} for c, flag in zip(found, flags)]
+        entry = run.answer_on(question, images, compute)
+        answers.append(AttackAnswer(entry.content, entry))
+    flags = order_flags([answer.content["rates"]["asr_change"]["value"] for answer in answers])
+    return [answer.with_flags(more) for answer, more in zip(answers, flags)]
 
 
 def _decided(compile: Compile, model: nn.Module, images: ImageSet, attacks: Sequence[Attack]) -> Compile:
@@ -85,47 +81,49 @@ def _decided(compile: Compile, model: nn.Module, images: ImageSet, attacks: Sequ
 def _compute(
     model: nn.Module,
     images: ImageSet,
-    attack: Attack,
-    before: Cell | None,
+    question: AttackQuestion,
+    before: AttackAnswer | None,
     folder: Path,
-    save: bool,
-    settings: dict[str, Any],
-) -> Cell:
-    standing = np.ones(len(images), bool) if before is None else ~changed(before)
-    rows = np.flatnonzero(standing)
-    parts = []
+    label: str,
+    compile: Compile,
+) -> Content:
+    """Part by part, each kept until the whole is."""
+    attack = question.attack
+    standing = np.ones(len(images), bool) if before is None else ~before.fooled
+    rows, store, parts = np.flatnonzero(standing), Store(folder), []
     for number, start in enumerate(range(0, len(rows), PART)):
-        path = folder / f"part-{number:05d}.json"
-        if not path.exists():
-            files.write_json(path, _part(model, images.take(rows[start : start + PART]), attack, path, save, settings))
-        for kept in folder.glob(f"{_journal(path).name}*"):  # an attack of several keeps one for each
-            kept.unlink()
-        parts.append(files.read_json(path, "label", "flags"))
-    per_image = _merge(before, standing, parts, attack, settings["protocol"])
-    answer: Cell = {
+        key = f"part-{number:05d}"
+        part = store.get(key) or store.put(
+            key, _part(model, images.take(rows[start : start + PART]), question, store.path(key), label, compile)
+        )
+        for journal in folder.glob(f"{_journal(store.path(key)).name}*"):  # an attack of several keeps one for each
+            journal.unlink()
+        parts.append(part.content)
+    per_image = _merge(before, standing, parts, attack, question.protocol)
+    content: Content = {
         "attack": to_plain(attack),
         "eps": None if isinstance(attack, MinimumNorm) else float(attack.within.eps),
-        "protocol": settings["protocol"],
-        "rates": rates_of(
-            np.equal(per_image["clean"], per_image["label"]), np.array(per_image["changed_in_run"], dtype=bool)
-        ),
+        "protocol": question.protocol,
         "images": {"id": images.ids.tolist(), **per_image},
-        "flags": sorted(
-            {flag for part in parts for flag in part["flags"]} | set(_strength(model, images, attack, settings))
-        ),
+    }
+    answer = AttackAnswer(content)
+    flags = {flag for part in parts for flag in part["flags"]} | set(_strength(model, images, question))
+    content |= {
+        "rates": rates_of(answer.correct, answer.changed),
+        "flags": sorted(flags),
         "forwards_per_image": float(np.mean(per_image["forwards"])),
         "backwards_per_image": float(np.mean(per_image["backwards"])),
         "compiled": any(part["compiled"] for part in parts),
     }
     if names := _names(attack):
-        answer["stages"] = {name: per_image["broken_by"].count(number) for number, name in enumerate(names)}
+        content["stages"] = {name: per_image["broken_by"].count(number) for number, name in enumerate(names)}
     if isinstance(attack, MinimumNorm):
-        answer |= _distances(attack, answer)
-    if save:
-        answer["saved"] = {"folder": folder.name, "images": sum(part["saved"] for part in parts)}
+        content |= _distances(attack, answer)
+    if question.save:
+        content["saved"] = {"folder": folder.name, "images": sum(part["saved"] for part in parts)}
     elif folder.exists():
         shutil.rmtree(folder)
-    return answer
+    return content
 
 
 def _names(attack: Attack) -> tuple[str, ...]:
@@ -135,41 +133,44 @@ def _names(attack: Attack) -> tuple[str, ...]:
     return () if attack.stages == (attack,) else tuple(stage.name for stage in attack.stages)
 
 
-def _distances(attack: MinimumNorm, answer: Cell) -> Cell:
+def _distances(attack: MinimumNorm, answer: AttackAnswer) -> Content:
     """How far the nearest adversarial images are; of the best of several attacks, also what each found alone."""
-    images, correct = answer["images"], right(answer)
-    won = changed(answer)
-    found = np.where(won, images["distance"], np.nan)
+    content, images, fooled = answer.content, answer.content["images"], answer.fooled
+    sizes = np.where(fooled, images["distance"], np.nan)
     hopeful = attack.target is None and attack.label == "predicted"  # any image can be driven out of its class
-    more: Cell = {"distances": distances_of(found, correct)}
+    more: Content = {"distances": distances_of(sizes, answer.correct)}
     if hopeful:
-        more["flags"] = sorted([*answer["flags"], *unfound_flags(int((~won).sum()), len(won))])
+        more["flags"] = sorted([*content["flags"], *unfound_flags(int((~fooled).sum()), len(fooled))])
     if isinstance(attack, MinimalL2):
         more["alone"] = {
             name: {
-                "distances": distances_of(np.array(images[f"distance_{name}"], dtype=float), correct),
+                "distances": distances_of(np.array(images[f"distance_{name}"], dtype=float), answer.correct),
                 **{f"{cost}_per_image": float(np.mean(images[f"{cost}_{name}"])) for cost in ("forwards", "backwards")},
             }
-            for name in answer["stages"]
+            for name in content["stages"]
         }
     return more
 
 
-def _strength(model: nn.Module, images: ImageSet, attack: Attack, settings: dict[str, Any]) -> list[str]:
+def _strength(model: nn.Module, images: ImageSet, question: AttackQuestion) -> list[str]:
     few = images.take(np.arange(min(32, len(images)))).all
-    return engine.strength_flags(model, few.pixels, few.labels, attack, seed=settings["seed"])
+    return engine.strength_flags(model, few.pixels, few.labels, question.attack, seed=question.seed)
 
 
-def _part(model: nn.Module, images: ImageSet, attack: Attack, path: Path, save: bool, settings: dict[str, Any]) -> Cell:
+def _part(
+    model: nn.Module, images: ImageSet, question: AttackQuestion, path: Path, label: str, compile: Compile
+) -> Content:
     batch = images.all
-    shared = {"ids": batch.ids, "journal": _journal(path), **settings}
-    result = engine.run(model, batch.pixels, batch.labels, attack, **shared)
-    if save:
-        won = result.success
-        if settings["eight_bit"]:
-            _save_png(model, result.adversarial[won], result.adversarial_prediction[won], batch.ids[won.numpy()], path)
+    settings: dict[str, Any] = {name: getattr(question, name) for name in ("seed", "protocol", "eight_bit")}
+    settings |= {"ids": batch.ids, "journal": _journal(path), "label": label, "compile": compile}
+    result = engine.run(model, batch.pixels, batch.labels, question.attack, **settings)
+    if question.save:
+        fooled = result.success
+        if question.eight_bit:
+            pixels, predictions = result.adversarial[fooled], result.adversarial_prediction[fooled]
+            _save_png(model, pixels, predictions, batch.ids[fooled.numpy()], path)
         else:
-            tensors = {"adversarial": result.adversarial[won], "ids": torch.from_numpy(batch.ids)[won]}
+            tensors = {"adversarial": result.adversarial[fooled], "ids": torch.from_numpy(batch.ids)[fooled]}
             files.write_whole(path.with_suffix(".safetensors"), lambda temporary: save_file(tensors, temporary))
     return {
         "label": result.labels.tolist(),
@@ -183,13 +184,14 @@ def _part(model: nn.Module, images: ImageSet, attack: Attack, path: Path, save: 
         **{key: column for name, alone in zip(result.stages, result.alone) for key, column in _alone(name, alone)},
         "flags": list(result.flags),
         "compiled": result.compiled,
-        "saved": int(result.success.sum()) if save else 0,
+        "saved": int(result.success.sum()) if question.save else 0,
     }
 
 
 def _alone(name: str, result: AttackResult) -> Iterator[tuple[str, list[Any]]]:
     """The columns of one of several attacks; None where it found nothing."""
-    yield f"distance_{name}", [d if won else None for d, won in zip(result.distance.tolist(), result.success.tolist())]
+    sizes = zip(result.distance.tolist(), result.success.tolist())
+    yield f"distance_{name}", [size if fooled else None for size, fooled in sizes]
     yield f"forwards_{name}", result.forwards.tolist()
     yield f"backwards_{name}", result.backwards.tolist()
 
@@ -200,7 +202,7 @@ def _journal(path: Path) -> Path:
 
 
 def _save_png(model: nn.Module, pixels: Tensor, predictions: Tensor, ids: NDArray[np.int64], path: Path) -> None:
-    """One PNG an image, read again and put to the model again: what is on disk is adversarial."""
+    """One PNG per image, read again and put to the model again: what is on disk is adversarial."""
     device = next(model.parameters()).device
     for image, prediction, number in zip(to_bytes(pixels), predictions, ids.tolist()):
         png = path.parent / "png" / f"{number}.png"
@@ -213,15 +215,15 @@ def _save_png(model: nn.Module, pixels: Tensor, predictions: Tensor, ids: NDArra
         again = torch.from_numpy(np.asarray(Image.open(png)).copy())
         again = (again[None] if again.ndim == 2 else again.permute(2, 0, 1)).to(torch.float32).div(255)
         with torch.no_grad():
-            seen = int(model(again[None].to(device)).argmax())
-        if seen != int(prediction):
+            predicted = int(model(again[None].to(device)).argmax())
+        if predicted != int(prediction):
             raise InputError(
                 f"{png} is classified differently after reading it again: the disk or the decoder is at fault"
             )
 
 
 def _merge(
-    before: Cell | None, standing: NDArray[np.bool_], parts: list[Cell], attack: Attack, protocol: str
+    before: AttackAnswer | None, standing: NDArray[np.bool_], parts: list[Content], attack: Attack, protocol: str
 ) -> dict[str, Any]:
     """Per-image columns over all images: what a smaller budget broke, and what the parts found on the rest."""
     restarts = attack.restarts if protocol == "paper" else 1
@@ -233,29 +235,19 @@ def _merge(
     for name in names:
         fresh = [value for part in parts for value in part[name]]
         whole = (
-            [0] * len(standing) if before is None or name in ("forwards", "backwards") else list(before["images"][name])
+            [0] * len(standing)
+            if before is None or name in ("forwards", "backwards")
+            else list(before.content["images"][name])
         )
         for row, value in zip(np.flatnonzero(standing), fresh):
             whole[row] = value
         columns[name] = whole
     matrix = np.zeros((restarts, len(standing)), dtype=int)
     if before is not None:
-        matrix[:] = before["images"]["changed_in_run"]
+        matrix[:] = before.changed
     if parts:
         matrix[:, standing] = np.concatenate(
             [np.array(part["changed_in_run"]).reshape(restarts, -1) for part in parts], axis=1
         )
     columns["changed_in_run"] = matrix.tolist()
     return columns
-
-
-def changed(found: Cell) -> NDArray[np.bool_]:
-    """(n,): at least one run changed the prediction"""
-    flags: NDArray[np.bool_] = np.logical_or.reduce(np.array(found["images"]["changed_in_run"], dtype=bool))
-    return flags
-
-
-def right(found: Cell) -> NDArray[np.bool_]:
-    """(n,): classified correctly before the attack"""
-    flags: NDArray[np.bool_] = np.equal(found["images"]["clean"], found["images"]["label"])
-    return flags

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,10 @@ from antiphase.attacks.config import PGD
 from antiphase.attacks.losses import LOSSES
 from antiphase.data.imageset import ImageSet
 from antiphase.measures.jacobians_forward import branch_alignment
+from antiphase.models.run import Run
 from antiphase.models.taps import explicit, taps
-
-Row = dict[str, Any]
-
-
-def looks(model: nn.Module, one: ImageSet, attack: PGD, seed: int, device: torch.device | str) -> Row:
-    """The image clean and attacked."""
-    states = {"clean": one.all.pixels, "attacked": _attacked(model, one, attack, seed)}
-    return {state: _look(model, pixels.to(device), one.class_names) for state, pixels in states.items()}
+from antiphase.results.questions import BranchPictureQuestion
+from antiphase.store import Content, Entry
 
 
 def _attacked(model: nn.Module, one: ImageSet, attack: PGD, seed: int) -> Tensor:
@@ -30,14 +26,14 @@ def _attacked(model: nn.Module, one: ImageSet, attack: PGD, seed: int) -> Tensor
     return engine.run(model, clean.pixels, clean.labels, attack, ids=clean.ids, seed=seed).adversarial
 
 
-def _look(model: nn.Module, pixels: Tensor, names: tuple[str, ...]) -> Row:
+def _view(model: nn.Module, pixels: Tensor, names: tuple[str, ...]) -> Content:
     """Pixels, prediction, and the last layer's maps (mean over heads) as the class token sees the patches."""
     with torch.no_grad(), taps(model) as record:
         logits = model(pixels)
     layer, maps = list(record.items())[-1]
     side = round((maps.signal.shape[-1] - 1) ** 0.5)
 
-    def seen(a: Tensor) -> Any:
+    def class_row(a: Tensor) -> Any:
         return a[0].mean(dim=0)[0, 1:].reshape(side, side).tolist()
 
     return {
@@ -45,46 +41,51 @@ def _look(model: nn.Module, pixels: Tensor, names: tuple[str, ...]) -> Row:
         "prediction": names[int(logits.argmax())],
         "confidence": float(logits.softmax(dim=1).max()),
         "layer": layer,
-        "A1": seen(maps.signal),
-        "A2": None if maps.noise is None else seen(maps.noise),
-        "combined": seen(maps.combined),
+        "A1": class_row(maps.signal),
+        "A2": None if maps.noise is None else class_row(maps.noise),
+        "combined": class_row(maps.combined),
         "lambda": float(maps.lam),
     }
 
 
-def branches(
-    model: nn.Module,
-    images: ImageSet,
-    attack: PGD,
-    *,
-    probes: int = 64,
-    seed: int = 0,
-    device: torch.device | str = "cpu",
-) -> Row:
-    """The first image that the model gets right and the attack breaks (else the first), as figure 1 draws it: maps, the
-    directions of both branches' gradients, cos and rho, clean and attacked."""
-    batch = images.all
-    found = engine.run(model, batch.pixels, batch.labels, attack, ids=batch.ids, seed=seed)
-    broken = (found.success & found.correct).nonzero()[:, 0].tolist()
+def branch_picture(
+    run: Run, images: ImageSet, question: BranchPictureQuestion, *, device: torch.device | str = "cpu"
+) -> Entry:
+    """The first image that the model classifies correctly and the attack breaks (else the first), as figure 1 draws it: maps,
+    the directions of both branches' gradients, cos and rho, clean and attacked."""
+
+    def compute(_: Path) -> Content:
+        return _pictures(run.classifier_for(images, device), images, question, device)
+
+    return run.answer_on(question, images, compute)
+
+
+def _pictures(
+    model: nn.Module, images: ImageSet, question: BranchPictureQuestion, device: torch.device | str
+) -> Content:
+    batch, attack, probes, seed = images.all, question.attack, question.probes, question.seed
+    result = engine.run(model, batch.pixels, batch.labels, attack, ids=batch.ids, seed=seed)
+    broken = (result.success & result.correct).nonzero()[:, 0].tolist()
     one = images.take(np.array(broken[:1] or [0]))
-    seen = looks(model, one, attack, seed, device)
-    places = {"clean": one, "attacked": one.with_pixels(_attacked(model, one, attack, seed))}
-    for state, there in places.items():
+    states = {"clean": one, "attacked": one.with_pixels(_attacked(model, one, attack, seed))}
+    pictures = {}
+    for state, there in states.items():
         (layer,) = branch_alignment(model, there, probes=probes, seed=seed, device=device)[-1:]
         whole = layer.stacked
         figures = {name: float(getattr(whole, name)[0, 0]) for name in ("cos", "cos_se", "rho", "amplification")}
-        seen[state] |= figures | _directions(model, there, device)
+        pictures[state] = _view(model, there.all.pixels.to(device), one.class_names) | figures
+        pictures[state] |= _directions(model, there, device)
     return {
         "image": int(one.ids[0]),
         "label": one.class_names[int(one.labels[0])],
         "broken": bool(broken),
         "eps": float(attack.within.eps),
         "probes": probes,
-        "states": seen,
+        "states": pictures,
     }
 
 
-def _directions(model: nn.Module, one: ImageSet, device: torch.device | str) -> Row:
+def _directions(model: nn.Module, one: ImageSet, device: torch.device | str) -> Content:
     """What each branch of the last layer gives to the gradient of the loss: J1'u and -lambda J2'u, u = dloss / d(A1 - lambda A2).
 
     Pictures of unit length, and their cosine: above 0 the two reinforce each other.

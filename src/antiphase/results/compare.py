@@ -7,17 +7,20 @@ from typing import Any
 import torch
 
 from antiphase import runtime
+from antiphase.attacks.question import AttackAnswer
 from antiphase.config import InputError, to_plain
 from antiphase.data.imageset import ImageSet
+from antiphase.measures.questions import AlignmentQuestion, LipschitzQuestion
 from antiphase.measures.stats import holm, mcnemar
 from antiphase.measures.success import DENOMINATORS
 from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.config import ViTConfig
-from antiphase.models.run import Cell, Run, check_fits
-from antiphase.results.attack import attack_cells, changed, right
-from antiphase.results.config import CompareConfig, budgets
-from antiphase.results.look import look_cell
-from antiphase.results.measure import alignment_cell, lambda_rows, lipschitz_cell, parameters
+from antiphase.models.run import Run, check_classes
+from antiphase.results.attack import attack_answers
+from antiphase.results.look import look
+from antiphase.results.measure import lambda_rows, measure, parameters
+from antiphase.results.questions import CompareConfig, LookQuestion, budgets
+from antiphase.store import Content
 
 Row = dict[str, Any]
 Pair = tuple[Run, Run]
@@ -26,19 +29,19 @@ Pair = tuple[Run, Run]
 def compare(runs: Pair, images: ImageSet, config: CompareConfig, *, device: torch.device | str = "cpu") -> Row:
     """All rows of a comparison, as plain values: what `report` draws and writes about."""
     for run in runs:
-        check_fits(run, images)
+        check_classes(run, images)
     if runs[0].folder.resolve() == runs[1].folder.resolve():
         raise InputError(f"{runs[0].folder} cannot be compared with itself: name two runs")
     names = [run.name for run in runs] if runs[0].name != runs[1].name else [str(run.folder) for run in runs]
     attacks = config.attacks()
-    attacked = [attack_cells(run, images, attacks, seed=config.seed, device=device) for run in runs]
-    looked_at = images.subset(min(config.measure_images or len(images), len(images)), config.seed)
-    sides = [
+    answers = [attack_answers(run, images, attacks, seed=config.seed, device=device) for run in runs]
+    measured_on = images.subset(min(config.measure_images or len(images), len(images)), config.seed)
+    models = [
         {"name": name, "folder": str(run.folder)}
-        | _about(run, cells)
-        | {"attacks": cells}
-        | _measured(run, other, looked_at, config, device)
-        for name, run, other, cells in zip(names, runs, reversed(runs), attacked)
+        | _about(run, under_attack)
+        | {"attacks": [answer.content for answer in under_attack]}
+        | _measured(run, other, measured_on, config, device)
+        for name, run, other, under_attack in zip(names, runs, reversed(runs), answers)
     ]
     return {
         "format": 2,
@@ -46,9 +49,9 @@ def compare(runs: Pair, images: ImageSet, config: CompareConfig, *, device: torc
         "data": {"name": images.name, "split": images.split, "n": len(images), "fingerprint": images.fingerprint},
         "differences": differences(*runs),
         "denominators": DENOMINATORS,
-        "models": sides,
-        "paired": _paired(*attacked),
-        "looks": [_looked(run, images, config, device) for run in runs],
+        "models": models,
+        "paired": _paired(*answers),
+        "looks": [_look(run, images, config, device) for run in runs],
         "environment": runtime.environment(),
     }
 
@@ -77,12 +80,12 @@ def _flat(about: Row, where: str = "") -> Row:
     return flat
 
 
-def _about(run: Run, attacked: list[Cell]) -> Row:
+def _about(run: Run, answers: list[AttackAnswer]) -> Row:
     return {
         "title": run.config.title,
         "depth": run.config.depth,
         "parameters": parameters(run),
-        **(_zero_shot(run, attacked) if isinstance(run.config, CLIPConfig) else _trained(run)),
+        **(_zero_shot(run, answers) if isinstance(run.config, CLIPConfig) else _trained(run)),
         "lambda": lambda_rows(run) if run.config.is_differential else [],
     }
 
@@ -99,9 +102,9 @@ def _trained(run: Run) -> Row:
     }
 
 
-def _zero_shot(run: Run, attacked: list[Cell]) -> Row:
+def _zero_shot(run: Run, answers: list[AttackAnswer]) -> Row:
     """It was not trained to tell these classes apart: the accuracy is that on the images compared, by prompts."""
-    clean = right(attacked[0])
+    clean = answers[0].correct
     return {
         "prompts": run.wording,
         "pair_epochs": len(run.log) if run.about["training"] else None,
@@ -115,35 +118,35 @@ def _zero_shot(run: Run, attacked: list[Cell]) -> Row:
 
 def _measured(run: Run, other: Run, images: ImageSet, config: CompareConfig, device: torch.device | str) -> Row:
     """Sensitivity and alignment; a softmax model beside it serves as the control of the alignment."""
-    common: dict[str, Any] = {"seed": config.seed, "device": device}
     aligned = None
     if run.config.is_differential:
-        probes: dict[str, Any] = {"probes": config.probes, "max_probes": config.max_probes}
         twin = not other.config.is_differential and other.config.depth == run.config.depth
-        base = other if twin else None
-        aligned = alignment_cell(run, images, base=base, **probes, **common)
-    return {"lipschitz": lipschitz_cell(run, images, draws=config.draws, **common), "alignment": aligned}
+        question = AlignmentQuestion(probes=config.probes, max_probes=config.max_probes, seed=config.seed)
+        aligned = measure(run, images, question, base=other if twin else None, device=device).content
+    sensitivity = LipschitzQuestion(draws=config.draws, seed=config.seed)
+    return {"lipschitz": measure(run, images, sensitivity, device=device).content, "alignment": aligned}
 
 
-def _looked(run: Run, images: ImageSet, config: CompareConfig, device: torch.device | str) -> Cell | None:
+def _look(run: Run, images: ImageSet, config: CompareConfig, device: torch.device | str) -> Content | None:
     """A few of the images through the lens at every budget; None where the only budget is 0."""
-    eps = [budget for budget in budgets(config.eps) if budget > 0]
+    eps = tuple(budget for budget in budgets(config.eps) if budget > 0)
     few = images.subset(min(config.look_images, len(images)), config.seed)
-    return look_cell(run, few, eps=eps, probes=config.probes, seed=config.seed, device=device) if eps else None
+    question = LookQuestion(eps=eps, probes=config.probes, seed=config.seed)
+    return look(run, few, question, device=device).content if eps else None
 
 
-def _paired(first: list[Cell], second: list[Cell]) -> list[Row]:
-    """The two models on the same images, budget by budget: did at least one run change the prediction?
+def _paired(first: list[AttackAnswer], second: list[AttackAnswer]) -> list[Row]:
+    """The two models on the same images, budget by budget: did at least one restart change the prediction?
 
     Once over all images and once over those that both models classify correctly. The attack drives away from the true
     label, so an image that is already wrong is pushed deeper into its wrong class: only the second is about robustness.
     """
-    rows: list[Row] = [{"eps": cell["eps"]} for cell in first]
+    rows: list[Row] = [{"eps": answer.content["eps"]} for answer in first]
     for name in ("all", "both_right"):
         tests = []
         for a, b in zip(first, second):
-            chosen = right(a) & right(b) if name == "both_right" else slice(None)
-            tests.append(mcnemar(changed(a)[chosen], changed(b)[chosen]))
+            chosen = a.correct & b.correct if name == "both_right" else slice(None)
+            tests.append(mcnemar(a.fooled[chosen], b.fooled[chosen]))
         for row, test, p in zip(rows, tests, holm([test["p"] for test in tests])):
             row[name] = test | {"p_holm": p}
     return rows

@@ -1,8 +1,9 @@
-"""Maps and pixels in few bytes, for a page. Eight bits a value: a map is off by at most 1/510 of the largest entry of its row,
-over the states that share a scale.
+"""A few images as a run sees them, clean and under PGD of each budget: every map, and what the two branches do to each other.
 
-The bytes are laid end to end in the order in which they are added, deflated and written as base64; a reader finds them again
-by shapes alone. N tokens: class token first, if there is one, then the patches row by row.
+Maps and pixels go to a page in few bytes: eight bits per value, so that a map is off by at most 1/510 of the largest entry of
+its row, over the states that share a scale. The bytes are laid end to end in the order in which they are added, deflated and
+written as base64; a reader finds them again by shapes alone. n images; states are the clean images and one for each budget;
+h heads; N tokens: class token first, if there is one, then the patches row by row.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from antiphase.measures.branch_pairs import Alignment, alignment_of, gram
 from antiphase.measures.jacobians_forward import branch_alignment
 from antiphase.measures.perturbations import PGD_STEPS, perturbed
 from antiphase.models.attention import Branches
-from antiphase.models.run import Cell, Run, cell
+from antiphase.models.run import Run
 from antiphase.models.taps import Record, check_finite, taps
 from antiphase.results.measure import columns
+from antiphase.results.questions import LookQuestion
 from antiphase.runtime import at_rest
+from antiphase.store import Content, Entry
 
 Array = NDArray[np.float64]
 LEVELS = 255
@@ -111,10 +114,7 @@ def shrunk(pixels: Array, side: int) -> Array:
     return means
 
 
-# ------------------------------------------------------------------------------------------------- studies.looked
-# A few images as a run sees them, clean and under PGD of each budget: every map, and what the two branches do to each other.
-#
-# n images; states are the clean images and one for each budget; h heads, N tokens.
+# ------------------------------------------------------------------------------------------------- what a run sees
 
 
 COARSE = 6  # patches a side below which a lens is no lens: then it takes fewer budgets
@@ -122,30 +122,23 @@ TOP = 3  # classes named for each prediction
 STATISTICS = ("lambda", "cos", "cos_se", "rho", "amplification", "energy", "angle")
 
 
-def look_cell(
-    run: Run,
-    images: ImageSet,
-    *,
-    eps: Sequence[Budget],
-    probes: int = 32,
-    seed: int = 0,
-    device: torch.device | str = "cpu",
-) -> Cell:
+def look(run: Run, images: ImageSet, question: LookQuestion, *, device: torch.device | str = "cpu") -> Entry:
     """Everything that the lens of a report shows of one run; maps and pixels in `packed`, in the order of `_packed`."""
-    if not eps or min(eps) <= 0:
+    eps, probes, seed = question.eps, question.probes, question.seed
+    if not eps:
         raise InputError("the lens needs budgets above 0: give --eps, as in --eps 4/255,8/255")
 
-    def compute(_: Path) -> Cell:
+    def compute(_: Path) -> Content:
         model, batch = run.classifier_for(images, device), images.all.to(device)
         with at_rest(model), console.progress(f"{run.name} looks", total=len(eps) + 1) as advance:
-            states, looks = [batch.pixels], [_look(model, batch.pixels)]
+            states, views = [batch.pixels], [_view(model, batch.pixels)]
             advance(1, "clean")
-            budgets = _fitting(sorted(set(eps)), looks[0][1], len(images))
+            budgets = _fitting(sorted(set(eps)), views[0][1], len(images))
             for budget in budgets:
                 states.append(perturbed(model, batch, "pgd", float(budget), seed).pixels)
-                looks.append(_look(model, states[-1]))
+                views.append(_view(model, states[-1]))
                 advance(1, str(budget))
-        records = [record for _, record in looks]
+        records = [record for _, record in views]
         return {
             "eps": [float(budget) for budget in budgets],
             "left_out": [float(budget) for budget in sorted(set(eps) - set(budgets))],
@@ -154,13 +147,12 @@ def look_cell(
             "class_names": list(images.class_names),
             "ids": images.ids.tolist(),
             "labels": images.labels.tolist(),
-            "predictions": [_predictions(logits) for logits, _ in looks],
+            "predictions": [_predictions(logits) for logits, _ in views],
             **_packed(images, states, records, budgets),
             "rows": columns(_branches(model, images, states, records, probes, seed, device)),
         }
 
-    question = {"measure": "look", "eps": [float(e) for e in eps], "probes": probes, "seed": seed}
-    return cell(run, "looks", images, question, compute)
+    return run.answer_on(question, images, compute)
 
 
 def _fitting(eps: list[Budget], clean: Record, images: int) -> list[Budget]:
@@ -182,7 +174,7 @@ def _branches_of(maps: Branches) -> list[Tensor]:
     return [maps.signal] if maps.noise is None else [maps.signal, maps.noise]
 
 
-def _look(model: nn.Module, pixels: Tensor) -> tuple[Tensor, Record]:
+def _view(model: nn.Module, pixels: Tensor) -> tuple[Tensor, Record]:
     with taps(model) as record:
         logits = model(pixels)
     for layer, maps in record.items():
@@ -235,7 +227,7 @@ def _changes(clean: Record, attacked: Record) -> list[Alignment]:
 
 
 # ------------------------------------------------------------------------------------------------- maps and pixels
-def _packed(images: ImageSet, states: list[Tensor], records: list[Record], eps: Sequence[Budget]) -> Cell:
+def _packed(images: ImageSet, states: list[Tensor], records: list[Record], eps: Sequence[Budget]) -> Content:
     """In this order: clean pixels (n, H, W, C) as bytes; for each budget the change (n, H, W, C) in 127ths of it; then for each
     layer its maps (states, n, branches, h, N, N) as `quantised` writes them and the scales of their rows (n, branches, h, N)."""
     side = images.shape[-1]

@@ -1,4 +1,4 @@
-"""A trained run under the lens, each measurement as a cell: summaries per layer, and the raw rows as columns."""
+"""A run measured on images: each question computed once and kept in the run's folder, as summaries per layer and raw rows."""
 
 from __future__ import annotations
 
@@ -16,18 +16,47 @@ from antiphase.measures.branch_pairs import Alignment, Coupling, gamma
 from antiphase.measures.cancellation import cancellation, over_layers
 from antiphase.measures.common_mode import common_mode
 from antiphase.measures.correlation import MEANING, correlation
-from antiphase.measures.jacobians_forward import PAPER_EPS, map_norms
-from antiphase.measures.lipschitz import LEVELS, Level, l_sample, l_search
+from antiphase.measures.jacobians_forward import map_norms
+from antiphase.measures.lipschitz import LEVELS, l_sample, l_search
 from antiphase.measures.perturbations import PERTURBATIONS
+from antiphase.measures.questions import (
+    PAPER_EPS,
+    AlignmentQuestion,
+    CancellationQuestion,
+    CorrelationQuestion,
+    DepthQuestion,
+    LipschitzQuestion,
+    PredictionQuestion,
+)
 from antiphase.measures.residual_stream import block_sigma, propagation
+from antiphase.measures.stats import rate
+from antiphase.measures.success import predictions
 from antiphase.models.attention import lambda_parts, lambdas
-from antiphase.models.run import Cell, Run, cell, check_base, identity_of
+from antiphase.models.run import Run, check_baseline
+from antiphase.store import Content, Entry, Question
 
 Device = torch.device | str
+LIPSCHITZ: dict[str, tuple[Callable[..., list[Any]], str]] = {
+    "sample": (l_sample, "L-sample: largest ||change||_F / ||xi||_2 over the draws, of the {}; a lower bound"),
+    "sharp": (l_search, "L-power at x and L-ascent within 8/255, over ||xi||_2, of the {}; lower bounds"),
+}
+
+
+def measure(
+    run: Run, images: ImageSet, question: Question, *, base: Run | None = None, device: Device = "cpu"
+) -> Entry:
+    """The answer to one of the questions of measures/questions.py. `base`: a softmax run, for questions that take one."""
+    if question.takes_base:
+        check_baseline(run, base)
+
+    def compute(_: Path) -> Content:
+        return MEASURES[type(question)](run, images, question, base, device)
+
+    return run.answer_on(question, images, compute, base=base)
 
 
 def columns(rows: Iterable[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Rows with the same names, column by column: how a cell keeps them."""
+    """Rows with the same names, column by column: how they are kept."""
     table: dict[str, list[Any]] = {}
     for row in rows:
         for name, value in row.items():
@@ -35,171 +64,123 @@ def columns(rows: Iterable[dict[str, Any]]) -> dict[str, list[Any]]:
     return table
 
 
-LIPSCHITZ: dict[str, tuple[Callable[..., list[Any]], str]] = {
-    "sample": (l_sample, "L-sample: largest ||change||_F / ||xi||_2 over the draws, of the {}; a lower bound"),
-    "sharp": (l_search, "L-power at x and L-ascent within 8/255, over ||xi||_2, of the {}; lower bounds"),
-}
+def _predictions(run: Run, images: ImageSet, _: PredictionQuestion, __: Run | None, device: Device) -> Content:
+    predicted = predictions(run.classifier_for(images, device), images, device=device)
+    per_image = {"id": images.ids.tolist(), "label": images.labels.tolist(), "clean": predicted.tolist()}
+    return {"images": per_image, "accuracy": rate(predicted == images.labels).plain()}
 
 
-def lipschitz_cell(
-    run: Run,
-    images: ImageSet,
-    *,
-    draws: int,
-    level: Level = "maps",
-    estimator: str = "sample",
-    seed: int = 0,
-    device: Device = "cpu",
-) -> Cell:
-    estimate, reading = LIPSCHITZ[estimator]
-
-    def compute(_: Path) -> Cell:
-        layers = estimate(
-            run.classifier_for(images, device), images, draws=draws, level=level, seed=seed, device=device
-        )
-        return {
-            "estimator": estimator,
-            "level": level,
-            "reading": reading.format(LEVELS[level]),
-            "eps": PAPER_EPS,
-            "layers": [layer.summary() for layer in layers],
-            "rows": columns(row for layer in layers for row in layer.rows(images.ids)),
-        }
-
-    question = {"measure": "lipschitz", "estimator": estimator, "level": level, "draws": draws, "seed": seed}
-    return cell(run, "measures", images, question, compute)
+def _lipschitz(run: Run, images: ImageSet, question: LipschitzQuestion, _: Run | None, device: Device) -> Content:
+    estimate, reading = LIPSCHITZ[question.estimator]
+    sizes: dict[str, Any] = {"draws": question.draws, "level": question.level, "seed": question.seed, "device": device}
+    layers = estimate(run.classifier_for(images, device), images, **sizes)
+    return {
+        "estimator": question.estimator,
+        "level": question.level,
+        "reading": reading.format(LEVELS[question.level]),
+        "eps": float(PAPER_EPS),
+        "layers": [layer.summary() for layer in layers],
+        "rows": columns(row for layer in layers for row in layer.rows(images.ids)),
+    }
 
 
-def alignment_cell(
-    run: Run,
-    images: ImageSet,
-    *,
-    reading: str = "R1",
-    probes: int,
-    max_probes: int | None = None,
-    base: Run | None = None,
-    seed: int = 0,
-    device: Device = "cpu",
-) -> Cell:
+def _alignment(run: Run, images: ImageSet, question: AlignmentQuestion, base: Run | None, device: Device) -> Content:
     """One reading and its controls: this model before training, heads that do not belong together, a softmax model's heads."""
-    check_base(run, base)
-
-    def compute(_: Path) -> Cell:
-        model = run.classifier_for(images, device)
-        settings: dict[str, Any] = {"probes": probes, "max_probes": max_probes, "seed": seed, "device": device}
-        layers = align(model, images, reading, **settings)
-        softmax = base.classifier_for(images, device) if base is not None else model
-        beside = controls(
-            model, images, reading, untrained=run.untrained_for(images, device), softmax=softmax, **settings
-        )
-        return {
-            "reading": reading,
-            "meaning": READINGS[reading],
-            "layers": [layer.summary() for layer in layers],
-            "gamma": _gamma(layers, base, images, settings) if reading == "R1" and base is not None else [],
-            "controls": {name: [layer.summary() for layer in found] for name, found in beside.items()},
-            "rows": columns(
-                {"pairs": pairs} | row
-                for pairs, found in {"own": layers, **beside}.items()
-                for layer in found
-                for row in layer.rows(images.ids)
-            ),
-        }
-
-    question = {"measure": "alignment", "reading": reading, "probes": probes, "max_probes": max_probes, "seed": seed}
-    return cell(run, "measures", images, question | {"base": identity_of(base)}, compute)
+    model, reading = run.classifier_for(images, device), question.reading
+    settings: dict[str, Any] = {"probes": question.probes, "max_probes": question.max_probes}
+    settings |= {"seed": question.seed, "device": device}
+    layers = align(model, images, reading, **settings)
+    softmax = base.classifier_for(images, device) if base is not None else model
+    untrained = run.untrained_for(images, device)
+    beside = controls(model, images, reading, untrained=untrained, softmax=softmax, **settings)
+    return {
+        "reading": reading,
+        "meaning": READINGS[reading],
+        "layers": [layer.summary() for layer in layers],
+        "gamma": _gamma(layers, base, images, settings) if reading == "R1" and base is not None else [],
+        "controls": {name: [layer.summary() for layer in control] for name, control in beside.items()},
+        "rows": columns(
+            {"pairs": pairs} | row
+            for pairs, of_pairs in {"own": layers, **beside}.items()
+            for layer in of_pairs
+            for row in layer.rows(images.ids)
+        ),
+    }
 
 
-def _gamma(layers: list[Alignment], base: Run, images: ImageSet, settings: dict[str, Any]) -> list[Cell]:
+def _gamma(layers: list[Alignment], base: Run, images: ImageSet, settings: dict[str, Any]) -> list[Content]:
     """Against the baseline's layers at the same depth, by the same probes at the same points."""
-    sizes = {"probes": settings["probes"], "seed": settings["seed"], "device": settings["device"]}
-    norms = map_norms(base.classifier_for(images, settings["device"]), images, around=PAPER_EPS, **sizes)
+    sizes = {name: settings[name] for name in ("probes", "seed", "device")}
+    norms = map_norms(base.classifier_for(images, settings["device"]), images, around=float(PAPER_EPS), **sizes)
     first = slice(0, settings["probes"])  # those that every image took
     same = [replace(la, n1=la.n1[..., first], n2=la.n2[..., first], ip=la.ip[..., first]) for la in layers]
     return [gamma(layer, norms[layer.layer]) for layer in same if layer.layer in norms]
 
 
-def cancellation_cell(
-    run: Run,
-    images: ImageSet,
-    *,
-    perturbations: tuple[str, ...],
-    eps: float = PAPER_EPS,
-    seed: int = 0,
-    device: Device = "cpu",
-) -> Cell:
+def _cancellation(run: Run, images: ImageSet, question: CancellationQuestion, _: Run | None, device: Device) -> Content:
     """What the subtraction takes away under noise and under attack of equal size, and whether the two differ (X1)."""
-
-    def compute(_: Path) -> Cell:
-        model, coupling = run.classifier_for(images, device), _own(run)
-        found = cancellation(
-            model, images, perturbations=perturbations, eps=eps, coupling=coupling, seed=seed, device=device
-        )
-        kinds = {PERTURBATIONS[name].kind for name in perturbations}
-        return {
-            "eps": eps,
-            "coupling": coupling,
-            "layers": [layer.summary() for layer in found],
-            "over_layers": over_layers(found),
-            "common_mode": common_mode(found) if {"noise", "attack"} <= kinds else [],
-            "rows": columns(row for layer in found for row in layer.rows(images.ids)),
-        }
-
-    question = {"measure": "cancellation", "perturbations": perturbations, "eps": eps, "seed": seed}
-    return cell(run, "measures", images, question, compute)
+    coupling, eps = _coupling(run), float(question.eps)
+    sizes: dict[str, Any] = {"perturbations": question.perturbations, "eps": eps, "seed": question.seed}
+    layers = cancellation(run.classifier_for(images, device), images, coupling=coupling, device=device, **sizes)
+    kinds = {PERTURBATIONS[name].kind for name in question.perturbations}
+    return {
+        "eps": eps,
+        "coupling": coupling,
+        "layers": [layer.summary() for layer in layers],
+        "over_layers": over_layers(layers),
+        "common_mode": common_mode(layers) if {"noise", "attack"} <= kinds else [],
+        "rows": columns(row for layer in layers for row in layer.rows(images.ids)),
+    }
 
 
-def depth_cell(
-    run: Run,
-    images: ImageSet,
-    *,
-    perturbations: tuple[str, ...],
-    eps: float = PAPER_EPS,
-    seed: int = 0,
-    device: Device = "cpu",
-) -> Cell:
+def _depth(run: Run, images: ImageSet, question: DepthQuestion, _: Run | None, device: Device) -> Content:
     """How a perturbation grows or shrinks from block to block."""
-
-    def compute(_: Path) -> Cell:
-        model = run.classifier_for(images, device)
-        sigma = block_sigma(model, images, seed=seed, device=device)
-        found = propagation(model, images, perturbations=perturbations, eps=eps, sigma=sigma, seed=seed, device=device)
-        return {
-            "eps": eps,
-            "curves": [curve.summary() for curve in found],
-            "rows": columns(row for curve in found for row in curve.rows(images.ids)),
-        }
-
-    question = {"measure": "depth", "perturbations": perturbations, "eps": eps, "seed": seed}
-    return cell(run, "measures", images, question, compute)
+    model, eps = run.classifier_for(images, device), float(question.eps)
+    common: dict[str, Any] = {"seed": question.seed, "device": device}
+    sigma = block_sigma(model, images, **common)
+    curves = propagation(model, images, perturbations=question.perturbations, eps=eps, sigma=sigma, **common)
+    return {
+        "eps": eps,
+        "curves": [curve.summary() for curve in curves],
+        "rows": columns(row for curve in curves for row in curve.rows(images.ids)),
+    }
 
 
-def correlation_cell(run: Run, images: ImageSet, *, seed: int = 0, device: Device = "cpu") -> Cell:
+def _correlation(run: Run, images: ImageSet, question: CorrelationQuestion, _: Run | None, device: Device) -> Content:
     """Do the two maps look alike, and do they move alike under noise, blur and JPEG? (C1)"""
-
-    def compute(_: Path) -> Cell:
-        coupling = _own(run)
-        found = correlation(run.classifier_for(images, device), images, coupling=coupling, seed=seed, device=device)
-        return {
-            "coupling": coupling,
-            "meaning": MEANING,
-            "layers": [layer.summary() for layer in found],
-            "rows": columns(row for layer in found for row in layer.rows(images.ids)),
-        }
-
-    return cell(run, "measures", images, {"measure": "correlation", "seed": seed}, compute)
+    coupling, model = _coupling(run), run.classifier_for(images, device)
+    layers = correlation(model, images, coupling=coupling, seed=question.seed, device=device)
+    return {
+        "coupling": coupling,
+        "meaning": MEANING,
+        "layers": [layer.summary() for layer in layers],
+        "rows": columns(row for layer in layers for row in layer.rows(images.ids)),
+    }
 
 
-def _own(run: Run) -> Coupling:
+MEASURES: dict[type[Question], Callable[[Run, ImageSet, Any, Run | None, Device], Content]] = {
+    PredictionQuestion: _predictions,
+    LipschitzQuestion: _lipschitz,
+    AlignmentQuestion: _alignment,
+    CancellationQuestion: _cancellation,
+    DepthQuestion: _depth,
+    CorrelationQuestion: _correlation,
+}
+
+
+def _coupling(run: Run) -> Coupling:
     """A differential model's branches; of a softmax model pairs of heads, so that there is something to compare with."""
     return "branches" if run.config.is_differential else "pseudo"
+
+
+# ------------------------------------------------------------------------------------------------- read off the weights
 
 
 def parameters(run: Run) -> int:
     return sum(p.numel() for p in run.model().parameters())
 
 
-def lambda_rows(run: Run) -> list[Cell]:
+def lambda_rows(run: Run) -> list[Content]:
     """lambda of every differential layer with its parts, and what is odd about it. Drift is from the mean start
     (docs/method.md 2.6)."""
     model = run.model()

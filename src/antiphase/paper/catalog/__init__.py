@@ -40,22 +40,23 @@ FILES = (  # in this order each study trains what the later ones share
 @cache
 def studies() -> dict[str, Study]:
     """All of them, in the order in which they are best run."""
-    found = [study for file in FILES for study in import_module(f"antiphase.paper.catalog.{file}").STUDIES]
-    return {study.name: study for study in found}
+    listed = [study for file in FILES for study in import_module(f"antiphase.paper.catalog.{file}").STUDIES]
+    return {study.name: study for study in listed}
 
 
 def groups() -> dict[str, tuple[str, ...]]:
     """fig2 -> fig2a, fig2b, ...: what the paper draws in one figure."""
-    found: dict[str, tuple[str, ...]] = {}
+    parts: dict[str, tuple[str, ...]] = {}
     for name in studies():
         if part := re.fullmatch(r"(fig\d)[a-d]", name):
-            found[part[1]] = (*found.get(part[1], ()), name)
-    return found
+            parts[part[1]] = (*parts.get(part[1], ()), name)
+    return parts
 
 
 def chosen(names: Sequence[str]) -> list[Study]:
     """The studies that are named, each once; none named: all of them. An unknown name suggests the nearest."""
-    known, several = studies(), groups()
+    known = studies()
+    several = groups() | {alias: (name,) for name, study in known.items() for alias in study.aliases}
     wanted: dict[str, Study] = {}
     for name in names or known:
         word = name.lower().replace("_", "-")

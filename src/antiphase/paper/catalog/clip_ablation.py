@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from antiphase.measures.bootstrap import difference
+from antiphase.measures.questions import PredictionQuestion
 from antiphase.models.config import Differential
-from antiphase.paper.contrasts import Side, alike, contrast, difference_line, line, success
-from antiphase.paper.grid import Setting
-from antiphase.paper.questions import Cell, Model, Predicted
-from antiphase.paper.study import Found, Line, Prediction, Study
+from antiphase.paper.contrasts import Series, about_equal, difference_line, line, predict, success
+from antiphase.paper.grid import Grid
+from antiphase.paper.questions import Ask, Model
+from antiphase.paper.study import Label, Line, Prediction, Study
 
 OOD = ("imagenet-v2", "imagenet-a", "imagenet-r", "imagenet-sketch")
 GAINS = {"DiffCLIP": 0.020, "DiffCLIP-star": 0.028, "DiffCLIP-dagger": 0.019}  # over CLIP, ImageNet, CC12M
@@ -20,67 +19,58 @@ VISION = {  # of a vision-only DiffCLIP; at lambda_init 1 the official gain woul
 }
 
 
-def _models(setting: Setting, variant: str) -> list[Model]:
+def _models(grid: Grid, variant: str) -> list[Model]:
     """All trained here: a given pair has no variants to compare it with."""
-    own = Setting.at(setting.scale, setting.data)
+    own = Grid.at(grid.scale, grid.data)
     return own.clips("DiffCLIP-dagger", VISION[variant]) if variant in VISION else own.clips(variant)
 
 
-def _cells(setting: Setting, variant: str, data: str) -> tuple[Predicted, ...]:
-    models = _models(setting, variant)
-    prompts = "imagenet80" if setting.scale == "paper" else None
-    return tuple(Predicted(of=model, images=setting.clip_images(model, data), prompts=prompts) for model in models)
+def _accuracy(grid: Grid, variant: str, data: str) -> Series:
+    prompts = "imagenet80" if grid.scale == "paper" else None
+    cells = tuple(
+        Ask(of=model, images=grid.clip_images(model, data), question=PredictionQuestion(), prompts=prompts)
+        for model in _models(grid, variant)
+    )
+    return Series(cells, success("accuracy"))
 
 
-def _imagenet(setting: Setting) -> str:
-    return Setting.at(setting.scale, setting.data).clip_data["imagenet"]
+def _imagenet(grid: Grid) -> str:
+    return Grid.at(grid.scale, grid.data).clip_data["imagenet"]
 
 
-def _sets(setting: Setting) -> list[str]:
-    return [_imagenet(setting), *(OOD if setting.scale == "paper" else ())]
+def _sets(grid: Grid) -> list[str]:
+    return [_imagenet(grid), *(OOD if grid.scale == "paper" else ())]
 
 
-def cells(setting: Setting) -> list[Cell]:
-    variants = ["CLIP", *GAINS, *VISION]
-    return [cell for data in _sets(setting) for v in variants for cell in _cells(setting, v, data)]
-
-
-def _side(setting: Setting, variant: str, data: str) -> Side:
-    return Side(_cells(setting, variant, data), success("accuracy"))
-
-
-def lines(setting: Setting, found: Found) -> list[Line]:
+def lines(grid: Grid) -> list[Line]:
     table: list[Line] = []
-    for data in _sets(setting):
-        plain = _side(setting, "CLIP", data)
-        table.append(line(found, f"CLIP, {data}", plain, "zero-shot accuracy"))
+    reading = "zero-shot accuracy"
+    for data in _sets(grid):
+        plain = _accuracy(grid, "CLIP", data)
+        table.append(line(Label("CLIP", data), plain, reading))
         for variant in (*GAINS, *VISION):
-            side = _side(setting, variant, data)
-            label = variant if variant in GAINS else f"DiffCLIP-dagger, {variant}"
-            table.append(line(found, f"{label}, {data}", side, "zero-shot accuracy"))
-            row = difference_line(found, f"{label} - CLIP, {data}", side, plain, "zero-shot accuracy")
-            printed = GAINS.get(variant) if setting.scale == "paper" and data == _imagenet(setting) else None
-            table.append(replace(row, reference=printed))
+            series = _accuracy(grid, variant, data)
+            name = variant if variant in GAINS else f"DiffCLIP-dagger, {variant}"
+            table.append(line(Label(name, data), series, reading))
+            printed = GAINS.get(variant) if grid.scale == "paper" and data == _imagenet(grid) else None
+            table.append(difference_line(Label(f"{name} - CLIP", data), series, plain, reading, reference=printed))
     return table
 
 
-def contrasts(setting: Setting) -> list[Prediction]:
+def predictions(grid: Grid) -> list[Prediction]:
     """K14: the schedule gains on ImageNet and loses out of distribution. K15: vision-only within two points of both towers."""
-    home = _imagenet(setting)
-    star, both = (_side(setting, variant, home) for variant in ("DiffCLIP-star", "DiffCLIP"))
-    found = [
-        contrast(
-            "K14", "accuracy of DiffCLIP-star - DiffCLIP, imagenet", "imagenet", "zero-shot", [star, both], difference
-        )
-    ]
-    if setting.scale == "paper":
+    home, reading = _imagenet(grid), "zero-shot"
+    pair = [_accuracy(grid, variant, home) for variant in ("DiffCLIP-star", "DiffCLIP")]
+    name = "accuracy of DiffCLIP-star - DiffCLIP, imagenet"
+    listed = [predict("K14", name, "imagenet", reading, pair, difference)]
+    if grid.scale == "paper":
         for data in OOD:
-            pair = [_side(setting, variant, data) for variant in ("DiffCLIP", "DiffCLIP-star")]
+            pair = [_accuracy(grid, variant, data) for variant in ("DiffCLIP", "DiffCLIP-star")]
             name = f"accuracy of DiffCLIP - DiffCLIP-star, {data}"
-            found.append(contrast("K14", name, "out of distribution", "zero-shot", pair, difference))
-    near = [_side(setting, variant, home) for variant in ("DiffCLIP-dagger", "DiffCLIP")]
+            listed.append(predict("K14", name, "out of distribution", reading, pair, difference))
+    near = [_accuracy(grid, variant, home) for variant in ("DiffCLIP-dagger", "DiffCLIP")]
     what = "accuracy of DiffCLIP-dagger - DiffCLIP, imagenet"
-    return [*found, *alike("K15", what, "imagenet", "zero-shot", near)]
+    return [*listed, *about_equal("K15", what, "imagenet", reading, near)]
 
 
 STUDIES = (
@@ -90,8 +80,7 @@ STUDIES = (
         question="What do a schedule, another lambda_init and differential attention in one tower do to zero-shot accuracy?",
         minutes=21.7,
         priced=True,
-        cells=cells,
         lines=lines,
-        contrasts=contrasts,
+        predictions=predictions,
     ),
 )

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 from antiphase.attacks import Linf, fgsm
+from antiphase.attacks.config import Attack
 from antiphase.config import Budget
-from antiphase.paper.catalog.fig2_clip import every
 from antiphase.paper.contrasts import ASR
-from antiphase.paper.grid import Setting, clip_lines
-from antiphase.paper.questions import Attack
-from antiphase.paper.study import Study
+from antiphase.paper.grid import Grid, clip_lines
+from antiphase.paper.study import Study, Tick
 
 BUDGETS = ("0.5/255", "1/255", "2/255", "4/255", "8/255")
 
 
-def attacks(setting: Setting) -> dict[str, Attack]:
-    budgets = setting.eps if setting.scale == "smoke" else tuple(map(Budget, BUDGETS))
-    found: dict[str, Attack] = {}
+def attacks(grid: Grid) -> dict[Tick, Attack]:
+    budgets = grid.eps if grid.scale == "smoke" else tuple(map(Budget, BUDGETS))
+    listed: dict[Tick, Attack] = {}
     for eps in budgets:
-        found |= {f"FGSM {eps}": fgsm(Linf(eps)), f"PGD {eps}": setting.pgd(eps)}
-    return found
+        listed |= {_tick("FGSM", eps): fgsm(Linf(eps)), _tick("PGD", eps): grid.pgd(eps)}
+    return listed
+
+
+def _tick(attack: str, eps: Budget) -> Tick:
+    return Tick("eps", Tick.eps(eps).x, f"{attack} {eps}", series=attack)
 
 
 STUDIES = (
     Study(
-        name="c3",
+        name="clip-fgsm-pgd",
+        aliases=("c3",),
         title="C3: FGSM and PGD on CLIP and DiffCLIP",
         question="How much of CLIP and of DiffCLIP do FGSM and PGD break at each budget?",
         minutes=9.1,
         priced=True,
-        cells=lambda setting: every(setting, attacks(setting)),
-        lines=lambda setting, found: clip_lines(setting, found, attacks(setting), ASR),
+        lines=lambda grid: clip_lines(grid, attacks(grid), ASR),
         clip=True,
     ),
 )

@@ -6,16 +6,16 @@ from typing import Any
 
 from antiphase.evals.config import GROUPS, Task
 from antiphase.evals.published import published
-from antiphase.paper.grid import CLIP_NAMES, Setting
-from antiphase.paper.questions import Cell, Evaluated
-from antiphase.paper.study import SURROGATE, Found, Line, Missing, Study
+from antiphase.paper.grid import CLIP_NAMES, Grid
+from antiphase.paper.questions import Evaluate
+from antiphase.paper.study import SURROGATE, Answers, Label, Line, Study, TableRow
 
 
-def _plan(setting: Setting) -> list[tuple[str, Task]]:
+def _plan(grid: Grid) -> list[tuple[str, Task]]:
     """The paper's tasks and data sets; of surrogates what they have learned from, and captions they have not seen."""
-    if not setting.published:
-        own = setting.clip_data["imagenet"]
-        captions: list[tuple[str, Task]] = [] if setting.scale == "smoke" else [("flickr8k", "retrieval")]
+    if not grid.published:
+        own = grid.clip_data["imagenet"]
+        captions: list[tuple[str, Task]] = [] if grid.scale == "smoke" else [("flickr8k", "retrieval")]
         classes: tuple[Task, ...] = ("zero-shot", "probe", "few-shot")
         return [*((own, task) for task in classes), *captions]
     shown: list[tuple[str, Task]] = [("imagenet", "zero-shot")]
@@ -26,56 +26,47 @@ def _plan(setting: Setting) -> list[tuple[str, Task]]:
     return [*shown, ("mmvp", "pairs")]
 
 
-def _wordings(setting: Setting, task: Task) -> tuple[str | None, ...]:
+def _wordings(grid: Grid, task: Task) -> tuple[str | None, ...]:
     """ImageNet's 80 templates, and one for comparison; a surrogate knows only the words it was trained with."""
-    return ("imagenet80", "a") if setting.published and task == "zero-shot" else (None,)
+    return ("imagenet80", "a") if grid.published and task == "zero-shot" else (None,)
 
 
-def _cells(setting: Setting, name: str, data: str, task: Task, prompts: str | None) -> list[Evaluated]:
-    s = setting.s
+def _cells(grid: Grid) -> list[tuple[str, Evaluate]]:
+    """With the name of the model."""
+    s = grid.s
     sizes: dict[str, Any] = {"n": s.eval_images, "train_n": s.probe_images, "costs": s.probe_costs}
-    return [Evaluated(of=model, data=data, task=task, prompts=prompts, **sizes) for model in setting.clips(name)]
-
-
-def _asked(setting: Setting) -> list[tuple[str, Evaluated]]:
-    """By the name of the model."""
     return [
-        (name, cell)
-        for data, task in _plan(setting)
-        for prompts in _wordings(setting, task)
+        (name, Evaluate(of=model, data=data, task=task, prompts=prompts, **sizes))
+        for data, task in _plan(grid)
+        for prompts in _wordings(grid, task)
         for name in CLIP_NAMES
-        for cell in _cells(setting, name, data, task, prompts)
+        for model in grid.clips(name)
     ]
 
 
-def cells(setting: Setting) -> list[Cell]:
-    return [cell for _, cell in _asked(setting)]
-
-
-def lines(setting: Setting, found: Found) -> list[Line]:
+def lines(grid: Grid) -> list[Line]:
     """Each seed on its own: an evaluation has its own interval. The printed numbers are those of CC12M."""
-    table: list[Line] = []
-    for name, cell in _asked(setting):
-        worded = f", prompts {cell.prompts}" if cell.prompts else ""
-        label = f"{name}, {cell.data}{worded}, seed {cell.of.run_seed}"
-        try:
-            rows = found(cell)["rows"]
-        except Missing:
-            table.append(Line(label=label, reading=cell.task, note="not run yet"))
-            continue
-        table += [_line(label, row, cell, name) for row in rows]
-    return table
+    return [_lines_of(name, cell) for name, cell in _cells(grid)]
 
 
-def _line(label: str, row: dict[str, Any], cell: Evaluated, name: str) -> Line:
+def _lines_of(name: str, cell: Evaluate) -> Line:
+    label = Label(name, cell.data, f"prompts {cell.prompts}" if cell.prompts else "", f"seed {cell.of.run_seed}")
+
+    def read(answers: Answers) -> list[TableRow]:
+        return [_row(label, row, cell, name) for row in answers(cell)["rows"]]
+
+    return Line(label=label, reading=cell.task, cells=(cell,), read=read)
+
+
+def _row(label: Label, row: dict[str, Any], cell: Evaluate, name: str) -> TableRow:
     surrogate = cell.of.surrogate
-    told = None if surrogate or cell.prompts == "a" else published(row["name"], cell.data, "CC12M", name)
+    reference = None if surrogate or cell.prompts == "a" else published(row["name"], cell.data, "CC12M", name)
     printed: float | str | None = None
-    if told is not None:
-        printed = told["value"] / 100 if "value" in told else f"CLIP +{told['gain']}"
-    return Line(
-        label=label,
-        reading=row["name"],
+    if reference is not None:
+        printed = reference["value"] / 100 if "value" in reference else f"CLIP +{reference['gain']}"
+    return TableRow.about(
+        label,
+        row["name"],
         value=row["value"],
         interval=tuple(row["interval"]),
         n=row["n"],
@@ -92,7 +83,6 @@ STUDIES = (
         question="What does differential attention do to what a CLIP is for?",
         minutes=7.3,
         priced=True,
-        cells=cells,
         lines=lines,
         clip=True,
     ),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from antiphase.paper.grid import Setting
-from antiphase.paper.questions import Looked
-from antiphase.paper.study import Found, Line, Missing, Study
+from antiphase.paper.grid import Grid
+from antiphase.paper.questions import Ask
+from antiphase.paper.study import Answers, Label, Line, Study, TableRow
+from antiphase.results.questions import BranchPictureQuestion
 
 FIGURES = {
     "cos": "cos of the Jacobians of A1 and A2 (Frobenius, heads stacked)",
@@ -13,27 +14,27 @@ FIGURES = {
     "contribution_cos": "cos of what the branches give to the loss gradient, J1'u and -lambda J2'u",
     "lambda": "lambda",
 }
-CANDIDATES = 64  # the first image among them that is right and gets broken is shown
+CANDIDATES = 64  # the first image among them that is classified correctly and gets broken is shown
 
 
-def _cell(setting: Setting) -> Looked:
-    attack = setting.pgd(setting.large)
-    return Looked(of=setting.diffvit(0), images=setting.test(min(CANDIDATES, setting.s.measure_images)), attack=attack)
+def picture(grid: Grid) -> Ask:
+    images = grid.test(min(CANDIDATES, grid.s.measure_images))
+    return Ask(of=grid.diffvit(0), images=images, question=BranchPictureQuestion(attack=grid.pgd(grid.large)))
 
 
-def lines(setting: Setting, found: Found) -> list[Line]:
+def lines(grid: Grid) -> list[Line]:
     """Numbers of the one image that the figure shows: an illustration, no evidence."""
-    try:
-        seen = found(_cell(setting))
-    except Missing:
-        return [Line(label="DiffViT", reading=text, unit="", note="not run yet") for text in FIGURES.values()]
-    table = []
-    for state, look in seen["states"].items():
-        label = f"image {seen['image']} ({seen['label']}), {state}: “{look['prediction']}”"
-        for name, text in FIGURES.items():
-            value = look.get(name, look["lambda"] if name == "lambda" else None)
-            table.append(Line(label=label, reading=text, value=value, unit="", n=1, seeds=1))
-    return table
+    cell = picture(grid)
+
+    def read(answers: Answers) -> list[TableRow]:
+        shown, table = answers(cell), []
+        for state, view in shown["states"].items():
+            label = f"image {shown['image']} ({shown['label']}), {state}: “{view['prediction']}”"
+            for name, text in FIGURES.items():
+                table.append(TableRow(label=label, reading=text, value=view.get(name), unit="", n=1, seeds=1))
+        return table
+
+    return [Line(label=Label("DiffViT"), reading="one image, clean and attacked", cells=(cell,), read=read, unit="")]
 
 
 STUDIES = (
@@ -42,7 +43,6 @@ STUDIES = (
         title="Figure 1: maps and branch gradients of one image, clean and under PGD at 4/255",
         question="What do A1, A2, A1 - lambda A2 and the branch gradients of one image look like, clean and attacked?",
         minutes=0.4,
-        cells=lambda setting: [_cell(setting)],
         lines=lines,
     ),
 )

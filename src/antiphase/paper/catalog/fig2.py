@@ -4,108 +4,115 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from antiphase.attacks.config import Attack
 from antiphase.measures.bootstrap import difference, difference_of_gaps
-from antiphase.paper.contrasts import ASR, Side, contrast, difference_line, line, success, trained_lines
-from antiphase.paper.grid import Setting
-from antiphase.paper.questions import Attack, Attacked, Cell
-from antiphase.paper.study import FIGURE_ONLY, Found, Line, Prediction, Study
+from antiphase.paper.contrasts import ASR, Series, difference_line, line, predict, success, trained_lines
+from antiphase.paper.grid import VIT_NAMES, Grid
+from antiphase.paper.questions import Ask
+from antiphase.paper.study import FIGURE_ONLY, Label, Line, Prediction, Study, Tick
 
-Attacks = dict[str, Attack]  # by what a table calls them
-Asked = Callable[[Setting], Attacks]
-
-
-def pixels(setting: Setting) -> Attacks:
-    return {f"eps {eps}": setting.pgd(eps) for eps in setting.eps}
+Attacks = dict[str | Tick, Attack]  # by what a table calls them
+Make = Callable[[Grid], Attacks]
 
 
-def patches(setting: Setting) -> Attacks:
-    return {f"patch {w} x {w}": setting.patch(w) for w in setting.s.patch_widths}
+def pixels(grid: Grid) -> Attacks:
+    return {Tick.eps(eps): grid.pgd(eps) for eps in grid.eps}
 
 
-def data_sets(setting: Setting) -> list[str]:
-    more = setting.s.more_classes
-    return [setting.data, *([more] if more not in (None, setting.data) else [])]
+def patches(grid: Grid) -> Attacks:
+    return {Tick.patch(width): grid.patch(width) for width in grid.s.patch_widths}
 
 
-def twins(setting: Setting, data: str, attack: Attack) -> tuple[tuple[Attacked, ...], tuple[Attacked, ...]]:
-    """The ViT's cells and the DiffViT's, a seed each."""
-    models = [(setting.vit(seed, data=data), setting.diffvit(seed, data=data)) for seed in setting.seeds()]
-    vit, diff = (tuple(setting.attacked(pair[i], attack) for pair in models) for i in (0, 1))
-    return vit, diff
+def data_sets(grid: Grid) -> list[str]:
+    more = grid.s.more_classes
+    return [grid.data, *([more] if more not in (None, grid.data) else [])]
 
 
-def variants(setting: Setting) -> Attacks:
+def twins(grid: Grid, data: str, attack: Attack) -> dict[str, tuple[Ask, ...]]:
+    """The attack on both models, one cell per seed."""
+    models = {
+        name: [make(s, data=data) for s in grid.seeds()] for name, make in zip(VIT_NAMES, (grid.vit, grid.diffvit))
+    }
+    return {name: tuple(grid.under_attack(model, attack) for model in of_seeds) for name, of_seeds in models.items()}
+
+
+def series(grid: Grid, data: str, attack: Attack, reading: str) -> dict[str, Series]:
+    return {name: Series(cells, success(reading)) for name, cells in twins(grid, data, attack).items()}
+
+
+def gap(grid: Grid, data: str, attack: Attack, reading: str) -> list[Series]:
+    """DiffViT first: a difference of the two is above 0 where it is easier to fool."""
+    both = series(grid, data, attack, reading)
+    return [both["DiffViT"], both["ViT"]]
+
+
+def variants(grid: Grid) -> Attacks:
     """What the paper leaves open about its PGD: away from which label, and with how many steps of which size."""
-    away = {f"eps {eps} away from the predicted label": setting.pgd(eps, label="predicted") for eps in setting.eps}
-    corners = setting.pgd(setting.middle, steps=10, step_size=2 / 255)
-    return {**away, f"eps {setting.middle}, torchattacks' 10 steps of 2/255": corners}
+    away: Attacks = {f"eps {eps} away from the predicted label": grid.pgd(eps, label="predicted") for eps in grid.eps}
+    corners = grid.pgd(grid.middle, steps=10, step_size=2 / 255)
+    return {**away, f"eps {grid.middle}, torchattacks' 10 steps of 2/255": corners}
 
 
-def _none(_: Setting) -> Attacks:
+def _none(_: Grid) -> Attacks:
     return {}
 
 
-def _cells(attacks: Asked, besides: Asked = _none) -> Callable[[Setting], list[Cell]]:
-    def cells(setting: Setting) -> list[Cell]:
-        return [
-            cell
-            for data in data_sets(setting)
-            for attack in [*attacks(setting).values(), *besides(setting).values()]
-            for side in twins(setting, data, attack)
-            for cell in side
-        ]
-
-    return cells
-
-
-def _lines(attacks: Asked, besides: Asked = _none) -> Callable[[Setting, Found], list[Line]]:
-    def lines(setting: Setting, found: Found) -> list[Line]:
+def _lines(attacks: Make, besides: Make = _none) -> Callable[[Grid], list[Line]]:
+    def lines(grid: Grid) -> list[Line]:
         table: list[Line] = []
-        for data in data_sets(setting):
-            models = [[setting.vit(s, data=data), setting.diffvit(s, data=data)] for s in setting.seeds()]
-            for name, of_seeds in zip(("ViT", "DiffViT"), zip(*models)):
-                table += trained_lines(found, f"{name}, {data}", of_seeds)
-            drawn = attacks(setting)
-            for label, attack in (drawn | besides(setting)).items():
+        drawn = attacks(grid)
+        for data in data_sets(grid):
+            for name, cells in twins(grid, data, next(iter(drawn.values()))).items():
+                table += trained_lines(Label(name, data), [cell.of for cell in cells])
+            for what, attack in (drawn | besides(grid)).items():
                 for reading in (*ASR, "robust_error"):
-                    vit, diff = (Side(side, success(reading)) for side in twins(setting, data, attack))
-                    told = FIGURE_ONLY if reading == "asr_change" and label in drawn else None
-                    for name, side in (("ViT", vit), ("DiffViT", diff)):
-                        table.append(line(found, f"{name}, {data}, {label}", side, reading, reference=told))
-                    table.append(difference_line(found, f"DiffViT - ViT, {data}, {label}", diff, vit, reading))
+                    both = series(grid, data, attack, reading)
+                    reference = FIGURE_ONLY if reading == "asr_change" and what in drawn else None
+                    for name, one in both.items():
+                        table.append(line(Label(name, data, what), one, reading, reference=reference))
+                    apart = Label("DiffViT - ViT", data, what)
+                    table.append(difference_line(apart, both["DiffViT"], both["ViT"], reading))
         return table
 
     return lines
 
 
-def _contrasts(attacks: Asked, what: str) -> Callable[[Setting], list[Prediction]]:
+def _easier_to_fool(attacks: Make, what: str) -> Callable[[Grid], list[Prediction]]:
     """K1: the DiffViT is easier to fool at every budget and width, on every data set."""
 
-    def contrasts(setting: Setting) -> list[Prediction]:
+    def predictions(grid: Grid) -> list[Prediction]:
         return [
-            contrast("K1", f"ASR of DiffViT - ViT, {data}, {label}", f"{data}, {what}", reading, sides, difference)
+            predict(
+                "K1",
+                f"ASR of {Label('DiffViT - ViT', data, label)}",
+                f"{data}, {what}",
+                reading,
+                gap(grid, data, attack, reading),
+                difference,
+            )
             for reading in ASR
-            for data in data_sets(setting)
-            for label, attack in attacks(setting).items()
-            for sides in [[Side(side, success(reading)) for side in reversed(twins(setting, data, attack))]]
+            for data in data_sets(grid)
+            for label, attack in attacks(grid).items()
         ]
 
-    return contrasts
+    return predictions
 
 
-def _narrows(setting: Setting) -> list[Prediction]:
+def _narrows(grid: Grid) -> list[Prediction]:
     """K19: the gap is smaller where there are more classes, at every budget."""
-    few, *more = data_sets(setting)
+    few, *more = data_sets(grid)
     return [
-        contrast(
-            "K19", f"gap on {few} - gap on {many}, {label}", f"{few} and {many}", reading, sides, difference_of_gaps
+        predict(
+            "K19",
+            f"gap on {few} - gap on {many}, {Label(label)}",
+            f"{few} and {many}",
+            reading,
+            [one for data in (few, many) for one in gap(grid, data, attack, reading)],
+            difference_of_gaps,
         )
         for reading in ASR
         for many in more
-        for label, attack in pixels(setting).items()
-        for sides in [
-            [Side(side, success(reading)) for data in (few, many) for side in reversed(twins(setting, data, attack))]
-        ]
+        for label, attack in pixels(grid).items()
     ]
 
 
@@ -115,17 +122,15 @@ STUDIES = (
         title="Figure 2a: PGD on ViT and DiffViT of depth 1",
         question="Is a depth-1 DiffViT easier to fool than its ViT at every budget, and does the gap narrow with more classes?",
         minutes=12.7,
-        cells=_cells(pixels, variants),
         lines=_lines(pixels, variants),
-        contrasts=lambda setting: [*_contrasts(pixels, "pixels")(setting), *_narrows(setting)],
+        predictions=lambda grid: [*_easier_to_fool(pixels, "pixels")(grid), *_narrows(grid)],
     ),
     Study(
         name="fig2c",
         title="Figure 2c: patch attacks on ViT and DiffViT of depth 1",
         question="Is a depth-1 DiffViT easier to fool than its ViT by a patch of every width?",
         minutes=4.3,
-        cells=_cells(patches),
         lines=_lines(patches),
-        contrasts=_contrasts(patches, "patches"),
+        predictions=_easier_to_fool(patches, "patches"),
     ),
 )

@@ -4,62 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from antiphase.attacks.config import Attack
 from antiphase.measures.bootstrap import difference
 from antiphase.measures.stats import Array
-from antiphase.paper.contrasts import ALIKE, ASR, Side, alike, contrast, success
-from antiphase.paper.grid import Setting, asked_of_clips, clip_lines, clip_series, clips_under
-from antiphase.paper.questions import Attack, Cell
-from antiphase.paper.study import FIGURE_ONLY, Found, Line, Prediction, Study
+from antiphase.paper.contrasts import ALIKE, ASR, Series, about_equal, predict, success
+from antiphase.paper.grid import Grid, clip_lines, clip_series, clips_under
+from antiphase.paper.study import FIGURE_ONLY, Line, Prediction, Study, Tick
 
 UNION = ("union_change", "union_correct")
-Attacks = Callable[[Setting], dict[str, Attack]]
+Make = Callable[[Grid], dict[Tick, Attack]]
 
 
-def pixels(setting: Setting) -> dict[str, Attack]:
+def pixels(grid: Grid) -> dict[Tick, Attack]:
     """The paper drives the image away from the text of its class: the cosine is the loss."""
-    return {f"eps {eps}": setting.pgd(eps, loss="cosine") for eps in setting.eps}
+    return {Tick.eps(eps): grid.pgd(eps, loss="cosine") for eps in grid.eps}
 
 
-def patches(setting: Setting) -> dict[str, Attack]:
-    return {f"patch {w} x {w}": setting.patch(w, loss="cosine") for w in setting.clip_widths()}
+def patches(grid: Grid) -> dict[Tick, Attack]:
+    return {Tick.patch(width): grid.patch(width, loss="cosine") for width in grid.clip_widths()}
 
 
-def every(setting: Setting, attacks: dict[str, Attack]) -> list[Cell]:
-    return [
-        cell
-        for data in dict.fromkeys(setting.clip_data.values())
-        for attack in attacks.values()
-        for cells in asked_of_clips(setting, data, clips_under(attack)).values()
-        for cell in cells
-    ]
+def _lines(attacks: Make, readings: tuple[str, ...]) -> Callable[[Grid], list[Line]]:
+    return lambda grid: clip_lines(grid, attacks(grid), readings, FIGURE_ONLY)
 
 
-def _lines(attacks: Attacks, readings: tuple[str, ...]) -> Callable[[Setting, Found], list[Line]]:
-    return lambda setting, found: clip_lines(setting, found, attacks(setting), readings, FIGURE_ONLY)
-
-
-def _contrasts(attacks: Attacks, *, equally: bool) -> Callable[[Setting], list[Prediction]]:
+def _predictions(attacks: Make, *, equally: bool) -> Callable[[Grid], list[Prediction]]:
     """K9: on COCO nowhere below CLIP by two points. K10: above it on ImageNet by pixels, within two points by patches."""
 
-    def contrasts(setting: Setting) -> list[Prediction]:
-        found: list[Prediction] = []
+    def predictions(grid: Grid) -> list[Prediction]:
+        listed: list[Prediction] = []
         for reading in ASR:
-            for label, attack in attacks(setting).items():
-                coco, imagenet = (_ends(setting, data, attack, reading) for data in ("coco", "imagenet"))
-                what = f"ASR of DiffCLIP - CLIP, imagenet, {label}"
-                name = f"ASR of DiffCLIP - CLIP + {100 * ALIKE:.0f} points, coco, {label}"
-                found.append(contrast("K9", name, "coco", reading, coco, _at_least, threshold=True))
+            for tick, attack in attacks(grid).items():
+                coco, imagenet = (_gap(grid, data, attack, reading) for data in ("coco", "imagenet"))
+                what = f"ASR of DiffCLIP - CLIP, imagenet, {tick.text}"
+                name = f"ASR of DiffCLIP - CLIP + {100 * ALIKE:.0f} points, coco, {tick.text}"
+                listed.append(predict("K9", name, "coco", reading, coco, _at_least, threshold=True))
                 if equally:
-                    found += alike("K10", what, "imagenet", reading, imagenet)
+                    listed += about_equal("K10", what, "imagenet", reading, imagenet)
                 else:
-                    found.append(contrast("K10", what, "imagenet", reading, imagenet, difference))
-        return found
+                    listed.append(predict("K10", what, "imagenet", reading, imagenet, difference))
+        return listed
 
-    return contrasts
+    return predictions
 
 
-def _ends(setting: Setting, named: str, attack: Attack, reading: str) -> list[Side]:
-    both = clip_series(setting, setting.clip_data[named], clips_under(attack), success(reading))
+def _gap(grid: Grid, named: str, attack: Attack, reading: str) -> list[Series]:
+    both = clip_series(grid, grid.clip_data[named], clips_under(attack), success(reading))
     return [both["DiffCLIP"], both["CLIP"]]
 
 
@@ -74,9 +64,8 @@ STUDIES = (
         question="Is DiffCLIP easier to fool than CLIP by perturbed pixels?",
         minutes=9.3,
         priced=True,
-        cells=lambda setting: every(setting, pixels(setting)),
         lines=_lines(pixels, ASR),
-        contrasts=_contrasts(pixels, equally=False),
+        predictions=_predictions(pixels, equally=False),
         clip=True,
     ),
     Study(
@@ -85,9 +74,8 @@ STUDIES = (
         question="Is DiffCLIP easier to fool than CLIP by a patch?",
         minutes=7.7,
         priced=True,
-        cells=lambda setting: every(setting, patches(setting)),
         lines=_lines(patches, ASR),
-        contrasts=_contrasts(patches, equally=True),
+        predictions=_predictions(patches, equally=True),
         clip=True,
     ),
     Study(
@@ -96,7 +84,6 @@ STUDIES = (
         question="Do restarts raise attack success on CLIP and DiffCLIP, and does their order stay?",
         minutes=9.3,
         priced=True,
-        cells=lambda setting: every(setting, pixels(setting)),
         lines=_lines(pixels, UNION),
         clip=True,
     ),

@@ -5,72 +5,58 @@ from __future__ import annotations
 import numpy as np
 
 from antiphase.measures.bootstrap import log_ratio
-from antiphase.paper.contrasts import Side, contrast, line, mean_of
-from antiphase.paper.grid import AskVit, Setting, every, twins
-from antiphase.paper.questions import Cell, Lipschitz, OfImages, Train
-from antiphase.paper.study import FIGURE_ONLY, Found, Line, Prediction, Study
+from antiphase.measures.questions import Estimator, LipschitzQuestion
+from antiphase.paper.contrasts import Series, line, mean_of, predict
+from antiphase.paper.grid import AskVit, Grid, vit_series
+from antiphase.paper.questions import Ask, Train
+from antiphase.paper.study import FIGURE_ONLY, Label, Line, Prediction, Study, Tick
 
 
-def lipschitz(setting: Setting, estimator: str = "sample") -> AskVit:
-    n = setting.s.measure_images if estimator == "sample" else setting.s.sharp_images
+def lipschitz(grid: Grid, estimator: Estimator = "sample") -> AskVit:
+    n = grid.s.measure_images if estimator == "sample" else grid.s.sharp_images
+    question = LipschitzQuestion(draws=grid.s.lipschitz_draws, estimator=estimator)
 
-    def ask(of: Train) -> Lipschitz:
-        images = setting.test(n)
-        return Lipschitz(of=of, images=images, draws=setting.s.lipschitz_draws, estimator=estimator)  # type: ignore[arg-type]
+    def ask(of: Train) -> Ask:
+        return Ask(of=of, images=grid.test(n), question=question)
 
     return ask
 
 
-def sampled(setting: Setting, depth: int, layer: int | None = None) -> dict[str, Side]:
+def sampled(grid: Grid, depth: int, layer: int | None = None) -> dict[str, Series]:
     """L-sample of one layer, or its mean over the layers."""
-    values = mean_of("max", layer)
-    return {name: Side(cells, values) for name, cells in twins(setting, depth, lipschitz(setting)).items()}
+    return vit_series(grid, depth, lipschitz(grid), mean_of("max", layer))
 
 
-def _sharp(setting: Setting, depth: int, column: str) -> dict[str, Side]:
-    asked = twins(setting, depth, lipschitz(setting, "sharp"))
-    return {name: Side(cells, mean_of(column)) for name, cells in asked.items()}
-
-
-def _per_head(name: str, setting: Setting) -> float:
+def _per_head(name: str, grid: Grid) -> float:
     """Twins differ in their number of heads: the Frobenius norm over heads is divided by the root of it."""
-    return float(np.sqrt(setting.s.heads / (1 if name == "ViT" else 2)))
+    return float(np.sqrt(grid.s.heads / (1 if name == "ViT" else 2)))
 
 
-def _lipschitz_lines(setting: Setting, found: Found) -> list[Line]:
+def lines(grid: Grid) -> list[Line]:
     table: list[Line] = []
-    for depth in setting.s.depths:
-        for name, side in sampled(setting, depth).items():
-            label, heads = f"{name}, depth {depth}", _per_head(name, setting)
-            row = line(found, label, side, "L-sample of maps, mean over layers", reference=FIGURE_ONLY, unit="")
-            table.append(row)
-            if row.value is not None and row.interval is not None:
-                ends = row.interval[0] / heads, row.interval[1] / heads
-                scaled = {"value": row.value / heads, "interval": ends, "n": row.n, "seeds": row.seeds}
-                table.append(Line(label=label, reading="the same per head", unit="", **scaled))  # type: ignore[arg-type]
+    for depth in grid.s.depths:
+        at = Tick.at("depth", depth)
+        for name, series in sampled(grid, depth).items():
+            reading = "L-sample of maps, mean over layers"
+            table.append(line(Label(name, at), series, reading, reference=FIGURE_ONLY, unit=""))
+            heads = _per_head(name, grid)
+            table.append(line(Label(name, at), series, "the same per head", unit="", divided_by=heads))
         for column in ("power", "ascent"):
-            for name, side in _sharp(setting, depth, column).items():
-                reading = f"L-{column} of maps, mean over layers"
-                table.append(line(found, f"{name}, depth {depth}", side, reading, unit=""))
+            for name, series in vit_series(grid, depth, lipschitz(grid, "sharp"), mean_of(column)).items():
+                table.append(line(Label(name, at), series, f"L-{column} of maps, mean over layers", unit=""))
     return table
 
 
-def _lipschitz_cells(setting: Setting) -> list[Cell]:
-    measured = every(setting, [lipschitz(setting), lipschitz(setting, "sharp")])
-    models = [cell.of for cell in every(setting, [lipschitz(setting)]) if isinstance(cell, OfImages)]
-    return [*measured, *(setting.predicted(model) for model in models)]
-
-
-def _lipschitz_contrasts(setting: Setting) -> list[Prediction]:
+def predictions(grid: Grid) -> list[Prediction]:
     """K6: L grows from depth 1 to the deepest in the DiffViT, and is larger than the ViT's at every depth."""
-    deep, reading = setting.deepest, "L-sample"
-    grows = [sampled(setting, depth)["DiffViT"] for depth in (deep, 1)]
-    found = [contrast("K6", f"log L of DiffViT, depth {deep} / 1", setting.data, reading, grows, log_ratio)]
-    for depth in (d for d in setting.s.depths if d <= deep):
-        both = sampled(setting, depth)
-        larger = [both["DiffViT"], both["ViT"]]
-        found.append(contrast("K6", f"log L of DiffViT / ViT, depth {depth}", setting.data, reading, larger, log_ratio))
-    return found
+    deep, reading = grid.deepest, "L-sample"
+    grows = [sampled(grid, depth)["DiffViT"] for depth in (deep, 1)]
+    listed = [predict("K6", f"log L of DiffViT, depth {deep} / 1", grid.data, reading, grows, log_ratio, unit="")]
+    for depth in (d for d in grid.s.depths if d <= deep):
+        both = sampled(grid, depth)
+        larger, name = [both["DiffViT"], both["ViT"]], f"log L of DiffViT / ViT, depth {depth}"
+        listed.append(predict("K6", name, grid.data, reading, larger, log_ratio, unit=""))
+    return listed
 
 
 STUDIES = (
@@ -80,8 +66,7 @@ STUDIES = (
         question="Does the local Lipschitz estimate rise with depth, and is it larger for the DiffViT?",
         minutes=35.2,
         priced=True,
-        cells=_lipschitz_cells,
-        lines=_lipschitz_lines,
-        contrasts=_lipschitz_contrasts,
+        lines=lines,
+        predictions=predictions,
     ),
 )

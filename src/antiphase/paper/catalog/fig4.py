@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from antiphase.measures.bootstrap import log_ratio, rank_correlation, ranked_alike
 from antiphase.measures.stats import Array
 from antiphase.paper.catalog.fig3d import lipschitz, sampled
-from antiphase.paper.contrasts import Side, contrast, lambdas, line, log_of
-from antiphase.paper.grid import VIT_NAMES, Setting, twins
-from antiphase.paper.questions import Cell, OfImages
-from antiphase.paper.study import FIGURE_ONLY, Found, Line, Missing, Prediction, Study
+from antiphase.paper.contrasts import Series, lambdas, line, log_of, predict
+from antiphase.paper.grid import VIT_NAMES, Grid, vits
+from antiphase.paper.study import FIGURE_ONLY, Answers, Label, Line, Prediction, Study, Tick
 
 
-def _cells(setting: Setting) -> list[Cell]:
-    asked = [cell for cells in twins(setting, setting.deepest, lipschitz(setting)).values() for cell in cells]
-    return [*asked, *(setting.predicted(cell.of) for cell in asked if isinstance(cell, OfImages))]
-
-
-def _moments(setting: Setting, name: str) -> list[Side]:
+def _moments(grid: Grid, name: str) -> list[Series]:
     """E[log L] and E[(log L)^2] of every layer in turn."""
-    cells = twins(setting, setting.deepest, lipschitz(setting))[name]
-    layers = range(setting.deepest)
-    return [Side(cells, log_of("max", k, squared=squared)) for k in layers for squared in (False, True)]
+    cells = vits(grid, grid.deepest, lipschitz(grid))[name]
+    layers = range(grid.deepest)
+    return [Series(cells, log_of("max", k, squared=squared)) for k in layers for squared in (False, True)]
 
 
 def _spread(*moments: Array) -> Array:
@@ -44,61 +40,65 @@ def _uneven(*means: Array) -> Array:
     return apart
 
 
-def lines(setting: Setting, found: Found) -> list[Line]:
+def lines(grid: Grid) -> list[Line]:
     table: list[Line] = []
-    deep = setting.deepest
+    deep = grid.deepest
     for k in range(deep):
-        for name, side in sampled(setting, deep, k).items():
-            table += box_lines(found, f"{name}, depth {deep}, layer {k + 1}", side)
-    cells = twins(setting, deep, lipschitz(setting))["DiffViT"]
-    for k, side in enumerate(lambdas(cells, deep)):
-        table.append(line(found, f"DiffViT, depth {deep}, layer {k + 1}", side, "lambda", unit=""))
-    return [*table, _ranked(setting, found)] if deep > 2 else table
+        for name, series in sampled(grid, deep, k).items():
+            table += box_lines(Label(name, f"depth {deep}", Tick.at("layer", k + 1)), series)
+    cells = vits(grid, deep, lipschitz(grid))["DiffViT"]
+    for k, series in enumerate(lambdas(cells, deep)):
+        label = Label("DiffViT", f"depth {deep}", Tick.at("layer", k + 1))
+        table.append(line(label, series, "lambda", unit=""))
+    return [*table, _ranked(grid)] if deep > 2 else table
 
 
-def _ranked(setting: Setting, found: Found) -> Line:
+def _ranked(grid: Grid) -> Line:
     """Do lambda and L rank the layers alike? Seed by seed, with the chance that layers in random order do so as well."""
-    deep, shown = setting.deepest, {"label": "DiffViT", "reading": "Spearman of lambda and L over layers", "unit": ""}
-    cells = twins(setting, deep, lipschitz(setting))["DiffViT"]
-    try:
-        sizes = np.array([sampled(setting, deep, k)["DiffViT"].arm(found).value for k in range(deep)])  # (L, S)
-        values = np.array([side.arm(found).value for side in lambdas(cells, deep)])
-    except Missing:
-        return Line(**shown, note="not run yet")  # type: ignore[arg-type]
-    tests = [ranked_alike(values[:, s], sizes[:, s]) for s in range(sizes.shape[1])]
-    note = "permutation p by seed: " + ", ".join(f"{p:.2g} (rho {rho:.2f})" for rho, p in tests)
-    return Line(**shown, value=float(np.mean([rho for rho, _ in tests])), seeds=len(tests), note=note)  # type: ignore[arg-type]
+    deep = grid.deepest
+    sizes = [sampled(grid, deep, k)["DiffViT"] for k in range(deep)]
+    values = lambdas(vits(grid, deep, lipschitz(grid))["DiffViT"], deep)
+
+    def read(answers: Answers) -> dict[str, Any]:
+        of_layers, of_lambdas = (np.array([s.arm(answers).value for s in part]) for part in (sizes, values))  # (L, S)
+        tests = [ranked_alike(of_lambdas[:, s], of_layers[:, s]) for s in range(of_layers.shape[1])]
+        note = "permutation p by seed: " + ", ".join(f"{p:.2g} (rho {rho:.2f})" for rho, p in tests)
+        return {"value": float(np.mean([rho for rho, _ in tests])), "seeds": len(tests), "note": note}
+
+    cells = tuple(cell for series in (*sizes, *values) for cell in series.sources)
+    reading = "Spearman of lambda and L over layers"
+    return Line(label=Label("DiffViT"), reading=reading, cells=cells, read=read, unit="")
 
 
-def box_lines(found: Found, label: str, side: Side) -> list[Line]:
+def box_lines(label: Label, series: Series) -> list[Line]:
     """The mean, and the box of a box plot."""
     boxes = [
-        line(found, label, Side(side.cells, side.values, q), f"L-sample of maps, quantile {q}", unit="")
+        line(label, Series(series.cells, series.values, q), f"L-sample of maps, quantile {q}", unit="")
         for q in (0.25, 0.5, 0.75)
     ]
-    return [line(found, label, side, "L-sample of maps", reference=FIGURE_ONLY, unit=""), *boxes]
+    return [line(label, series, "L-sample of maps", reference=FIGURE_ONLY, unit=""), *boxes]
 
 
-def contrasts(setting: Setting) -> list[Prediction]:
+def predictions(grid: Grid) -> list[Prediction]:
     """K7: L and lambda rank the layers alike. K20: the last layer below the first; log L spreads wider than in the ViT, over
     images (the boxes) and over layers (the paper's words)."""
-    deep, reading = setting.deepest, "L-sample"
-    cells = twins(setting, deep, lipschitz(setting))["DiffViT"]
-    by_layer = [sampled(setting, deep, k)["DiffViT"] for k in range(deep)]
-    found = [
-        contrast("K20", f"log L of {name}, layer 1 / {deep}", setting.data, reading, ends, log_ratio)
+    deep, reading = grid.deepest, "L-sample"
+    listed = [
+        predict("K20", f"log L of {name}, layer 1 / {deep}", grid.data, reading, ends, log_ratio, unit="")
         for name in VIT_NAMES
-        for ends in [[sampled(setting, deep, k)[name] for k in (0, deep - 1)]]
+        for ends in [[sampled(grid, deep, k)[name] for k in (0, deep - 1)]]
     ]
-    moments = [*_moments(setting, "DiffViT"), *_moments(setting, "ViT")]
-    found.append(contrast("K20", "spread of log L over images, DiffViT - ViT", setting.data, reading, moments, _wider))
-    means = [*_moments(setting, "DiffViT")[::2], *_moments(setting, "ViT")[::2]]
-    found.append(contrast("K20", "spread of log L over layers, DiffViT - ViT", setting.data, reading, means, _uneven))
+    moments = [*_moments(grid, "DiffViT"), *_moments(grid, "ViT")]
+    means = [*_moments(grid, "DiffViT")[::2], *_moments(grid, "ViT")[::2]]
+    for over, series, statistic in (("images", moments, _wider), ("layers", means, _uneven)):
+        name = f"spread of log L over {over}, DiffViT - ViT"
+        listed.append(predict("K20", name, grid.data, reading, series, statistic, unit=""))
     if deep > 2:  # of two layers a rank correlation says nothing
-        sides = [*by_layer, *lambdas(cells, deep)]
-        what = f"rank correlation of L and lambda over {deep} layers"
-        found.append(contrast("K7", what, setting.data, reading, sides, rank_correlation))
-    return found
+        by_layer = [sampled(grid, deep, k)["DiffViT"] for k in range(deep)]
+        both = [*by_layer, *lambdas(vits(grid, deep, lipschitz(grid))["DiffViT"], deep)]
+        name = f"rank correlation of L and lambda over {deep} layers"
+        listed.append(predict("K7", name, grid.data, reading, both, rank_correlation, unit=""))
+    return listed
 
 
 STUDIES = (
@@ -108,8 +108,7 @@ STUDIES = (
         question="Is L largest where lambda is large, lower in later layers, and wider spread in the DiffViT?",
         minutes=18.9,
         priced=True,
-        cells=_cells,
         lines=lines,
-        contrasts=contrasts,
+        predictions=predictions,
     ),
 )

@@ -2,81 +2,68 @@
 
 from __future__ import annotations
 
+from antiphase.measures.questions import AlignmentQuestion
 from antiphase.measures.stats import Array
-from antiphase.paper.contrasts import PAIRS, Side, contrast, line, mean_of, negative, stacked, undecided
-from antiphase.paper.grid import Setting
-from antiphase.paper.questions import Aligned, Cell, Train
-from antiphase.paper.study import FIGURE_ONLY, Found, Line, Prediction, Study
+from antiphase.paper.contrasts import PAIRS, Series, line, mean_of, negative, predict, stacked, undecided
+from antiphase.paper.grid import Grid
+from antiphase.paper.questions import Ask, Train
+from antiphase.paper.study import FIGURE_ONLY, Label, Line, Prediction, Study
 
 READINGS = ("R1", "R3", "R8")  # Jacobians per head, finite changes, the layer isolated
 DECIDING = ("R1", "R3")  # primary and co-primary
 
 
-def aligned_of(setting: Setting, models: list[Train], reading: str) -> tuple[Aligned, ...]:
+def alignment_of(grid: Grid, models: list[Train], reading: str) -> tuple[Ask, ...]:
     """Depth-1 DiffViTs, each beside the ViT of its seed."""
+    question = AlignmentQuestion(reading=reading, probes=grid.s.probes, max_probes=grid.s.max_probes)
+    images = grid.test(grid.s.measure_images)
     return tuple(
-        Aligned(
-            of=model,
-            base=setting.vit(model.training.seed),
-            images=setting.test(setting.s.measure_images),
-            reading=reading,
-            probes=setting.s.probes,
-            max_probes=setting.s.max_probes,
-        )
-        for model in models
+        Ask(of=model, base=grid.vit(model.training.seed), images=images, question=question) for model in models
     )
 
 
-def aligned(setting: Setting, reading: str) -> tuple[Aligned, ...]:
-    return aligned_of(setting, [setting.diffvit(seed) for seed in setting.seeds()], reading)
+def alignment(grid: Grid, reading: str) -> tuple[Ask, ...]:
+    return alignment_of(grid, [grid.diffvit(seed) for seed in grid.seeds()], reading)
 
 
-def cells(setting: Setting) -> list[Cell]:
-    asked: list[Cell] = [cell for reading in READINGS for cell in aligned(setting, reading)]
-    return asked + [setting.predicted(cell.of) for cell in aligned(setting, "R1")]
-
-
-def lines(setting: Setting, found: Found) -> list[Line]:
-    asked = [(f"{reading}: share of cos < 0", reading, negative) for reading in READINGS]
-    asked += [("R2: share of cos < 0, heads together", "R1", stacked)]
-    asked += [("R1: share of undecided signs, left out", "R1", undecided)]
+def lines(grid: Grid) -> list[Line]:
+    shown = [(f"{reading}: share of cos < 0", reading, negative) for reading in READINGS]
+    shown += [("R2: share of cos < 0, heads together", "R1", stacked)]
+    shown += [("R1: share of undecided signs, left out", "R1", undecided)]
     shares = [
         line(
-            found,
-            _named(pairs),
-            Side(aligned(setting, measured), values(pairs)),
+            _label(pairs),
+            Series(alignment(grid, measured), values(pairs)),
             reading,
             reference=FIGURE_ONLY if pairs == "own" and values is not undecided else None,
         )
-        for reading, measured, values in asked
+        for reading, measured, values in shown
         for pairs in PAIRS
     ]
-    sizes = [
-        line(
-            found, _named(pairs), Side(aligned(setting, "R1"), mean_of("cos", 0, pairs=pairs)), "R1: mean cos", unit=""
-        )
-        for pairs in PAIRS
+    cells = alignment(grid, "R1")
+    means = [
+        line(_label(pairs), Series(cells, mean_of("cos", 0, pairs=pairs)), "R1: mean cos", unit="") for pairs in PAIRS
     ]
-    return [*shares, *sizes]
+    return [*shares, *means]
 
 
-def _named(pairs: str) -> str:
-    return "DiffViT, layer 1" if pairs == "own" else f"control: {pairs}"
+def _label(pairs: str) -> Label:
+    return Label("DiffViT", "layer 1") if pairs == "own" else Label(f"control: {pairs}")
 
 
 def _over_half(share: Array) -> Array:
     return share - 0.5
 
 
-def contrasts(setting: Setting) -> list[Prediction]:
+def predictions(grid: Grid) -> list[Prediction]:
     """K8: more than half of the (image, head) pairs of a depth-1 DiffViT are opposed."""
     return [
-        contrast(
+        predict(
             "K8",
             f"share of cos < 0 ({reading}) - 50 %, depth 1",
             "DiffViT",
             reading,
-            [Side(aligned(setting, reading), negative("own"))],
+            [Series(alignment(grid, reading), negative("own"))],
             _over_half,
         )
         for reading in DECIDING
@@ -89,8 +76,7 @@ STUDIES = (
         title="Figure 5: frequency of negative gradient alignment",
         question="Do the input gradients of A1 and A2 oppose each other on more than half of the images, beyond the controls?",
         minutes=3.0,
-        cells=cells,
         lines=lines,
-        contrasts=contrasts,
+        predictions=predictions,
     ),
 )

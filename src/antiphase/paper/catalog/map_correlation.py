@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from antiphase.measures.bootstrap import difference
-from antiphase.paper.contrasts import Side, contrast, line, mean_of
-from antiphase.paper.grid import Setting
-from antiphase.paper.questions import Cell, Correlated
-from antiphase.paper.study import Found, Line, Prediction, Study
+from antiphase.measures.questions import CorrelationQuestion
+from antiphase.paper.contrasts import Series, line, mean_of, predict
+from antiphase.paper.grid import Grid
+from antiphase.paper.questions import Ask
+from antiphase.paper.study import Label, Line, Prediction, Study
 
 IMAGES = ("clean", "gaussian8", "gaussian16", "gaussian32", "blur", "jpeg50")
 NOISY = ("gaussian8", "gaussian16", "gaussian32")
@@ -19,62 +20,58 @@ STATISTICS = {
 }
 
 
-def _cells(setting: Setting, model: str = "DiffViT") -> tuple[Correlated, ...]:
-    n = setting.s.measure_images
+def _cells(grid: Grid, model: str = "DiffViT") -> tuple[Ask, ...]:
+    n, question = grid.s.measure_images, CorrelationQuestion()
     if model == "DiffCLIP":
-        data, clips = setting.clip_data["imagenet"], setting.clips("DiffCLIP")
-        return tuple(Correlated(of=clip, images=setting.clip_images(clip, data, n)) for clip in clips)
-    return tuple(Correlated(of=setting.diffvit(seed), images=setting.test(n)) for seed in setting.seeds())
+        data, models = grid.clip_data["imagenet"], grid.clips("DiffCLIP")
+        return tuple(Ask(of=clip, images=grid.clip_images(clip, data, n), question=question) for clip in models)
+    return tuple(Ask(of=grid.diffvit(seed), images=grid.test(n), question=question) for seed in grid.seeds())
 
 
-def cells(setting: Setting) -> list[Cell]:
-    return [*_cells(setting), *(setting.predicted(cell.of) for cell in _cells(setting))]
+def _series(grid: Grid, statistic: str, images: str, model: str = "DiffViT") -> Series:
+    return Series(_cells(grid, model), mean_of(statistic, perturbation=images))
 
 
-def _side(setting: Setting, statistic: str, images: str, model: str = "DiffViT") -> Side:
-    return Side(_cells(setting, model), mean_of(statistic, perturbation=images))
-
-
-def lines(setting: Setting, found: Found, model: str = "DiffViT") -> list[Line]:
+def lines(grid: Grid, model: str = "DiffViT") -> list[Line]:
     return [
-        line(found, f"{model}, {images}", _side(setting, name, images, model), text, unit="")
+        line(Label(model, images), _series(grid, name, images, model), text, unit="")
         for name, text in STATISTICS.items()
         for images in IMAGES
         if not (images == "clean" and name == "change_cosine")
     ]
 
 
-def contrasts(setting: Setting) -> list[Prediction]:
+def predictions(grid: Grid) -> list[Prediction]:
     """K24: the changes correlate under noise, and the maps correlate more under noise than on clean images."""
-    found = []
+    listed, reading = [], "changes and maps"
     for name in NOISY:
-        change = [_side(setting, "change_cosine", name)]
-        found.append(contrast("K24", f"cosine of changes under {name}", "DiffViT", "changes and maps", change))
-        maps = [_side(setting, "pearson", images) for images in (name, "clean")]
+        change, what = [_series(grid, "change_cosine", name)], f"cosine of changes under {name}"
+        listed.append(predict("K24", what, "DiffViT", reading, change, unit=""))
+        maps = [_series(grid, "pearson", images) for images in (name, "clean")]
         what = f"correlation of the maps under {name} - on clean images"
-        found.append(contrast("K24", what, "DiffViT", "changes and maps", maps, difference))
-    return found
+        listed.append(predict("K24", what, "DiffViT", reading, maps, difference, unit=""))
+    return listed
 
 
 STUDIES = (
     Study(
-        name="c1",
+        name="map-correlation",
+        aliases=("c1",),
         title="C1: correlation of the two maps and of their changes",
         question="Are A1 and A2 alike on noisy images and not on clean ones, and do they move alike under noise?",
         minutes=1.1,
         priced=True,
-        cells=cells,
         lines=lines,
-        contrasts=contrasts,
+        predictions=predictions,
     ),
     Study(
-        name="c1-clip",
+        name="map-correlation-clip",
+        aliases=("c1-clip",),
         title="C1 for DiffCLIP: correlation of the two maps and of their changes",
         question="The same of the vision tower of DiffCLIP: alike on noisy images, and moving alike under noise?",
         minutes=3.6,
         priced=True,
-        cells=lambda setting: list(_cells(setting, "DiffCLIP")),
-        lines=lambda setting, found: lines(setting, found, "DiffCLIP"),
+        lines=lambda grid: lines(grid, "DiffCLIP"),
         clip=True,
     ),
 )

@@ -2,49 +2,45 @@
 
 from __future__ import annotations
 
-from antiphase.config import Budget
+from antiphase.config import Names
 from antiphase.measures.bootstrap import rank_correlation
+from antiphase.measures.questions import CancellationQuestion
 from antiphase.measures.stats import Array
-from antiphase.paper.contrasts import Side, contrast, difference_line, lambdas, line, mean_of
-from antiphase.paper.grid import Setting
-from antiphase.paper.questions import Cancelled, Cell
-from antiphase.paper.study import Found, Line, Prediction, Study
+from antiphase.paper.contrasts import Series, difference_line, lambdas, line, mean_of, predict
+from antiphase.paper.grid import Grid
+from antiphase.paper.questions import Ask
+from antiphase.paper.study import Label, Line, Prediction, Study
 
 NOISE = ("uniform", "sign", "gaussian")
 ATTACKS = ("fgsm", "pgd")
 SHOWN = (*NOISE, "scrambled", *ATTACKS, "gaussian16", "blur", "jpeg50")  # scrambled: PGD's own pixels with random signs
-EPS = Budget("8/255")
 LEVELS = ("maps", "values", "held")
 
 
-def cancelled(setting: Setting, depth: int = 1) -> tuple[Cancelled, ...]:
+def cancellation(grid: Grid, depth: int = 1) -> tuple[Ask, ...]:
     """At depth 1 under everything; at the deepest under one noise and one attack, layer by layer."""
-    images, names = setting.test(setting.s.measure_images), SHOWN if depth == 1 else ("sign", "pgd")
-    models = [setting.diffvit(seed, depth) for seed in setting.seeds(depth)]
-    return tuple(Cancelled(of=model, images=images, perturbations=names, eps=EPS) for model in models)
+    question = CancellationQuestion(perturbations=Names(SHOWN if depth == 1 else ("sign", "pgd")))
+    images = grid.test(grid.s.measure_images)
+    models = [grid.diffvit(seed, depth) for seed in grid.seeds(depth)]
+    return tuple(Ask(of=model, images=images, question=question) for model in models)
 
 
-def cells(setting: Setting) -> list[Cell]:
-    asked = [*cancelled(setting), *cancelled(setting, setting.deepest)]
-    return [*asked, *(setting.predicted(cell.of) for cell in asked)]
+def _series(grid: Grid, name: str, statistic: str = "cos", level: str = "maps") -> Series:
+    return Series(cancellation(grid), mean_of(statistic, perturbation=name, level=level))
 
 
-def _side(setting: Setting, name: str, statistic: str = "cos", level: str = "maps") -> Side:
-    return Side(cancelled(setting), mean_of(statistic, perturbation=name, level=level))
-
-
-def lines(setting: Setting, found: Found) -> list[Line]:
+def lines(grid: Grid) -> list[Line]:
     table: list[Line] = []
     for level in LEVELS:
+        reading = f"cos of changes, {level}"
         for name in SHOWN:
-            side = _side(setting, name, "cos", level)
-            table.append(line(found, f"DiffViT, depth 1, {name}", side, f"cos of changes, {level}", unit=""))
-        noise, attack = (_side(setting, name, "cos", level) for name in ("scrambled", "pgd"))
-        table.append(difference_line(found, "scrambled - pgd", noise, attack, f"cos of changes, {level}", unit=""))
+            label = Label("DiffViT", "depth 1", name)
+            table.append(line(label, _series(grid, name, "cos", level), reading, unit=""))
+        noise, attack = (_series(grid, name, "cos", level) for name in ("scrambled", "pgd"))
+        table.append(difference_line(Label("scrambled - pgd"), noise, attack, reading, unit=""))
     for name in SHOWN:
-        side = _side(setting, name, "residue")
         reading = "1 / CMRR, maps: below 1 cancelled, above 1 amplified"
-        table.append(line(found, f"DiffViT, depth 1, {name}", side, reading, unit=""))
+        table.append(line(Label("DiffViT", "depth 1", name), _series(grid, name, "residue"), reading, unit=""))
     return table
 
 
@@ -52,31 +48,34 @@ def _below(*values: Array) -> Array:
     return -rank_correlation(*values)
 
 
-def contrasts(setting: Setting) -> list[Prediction]:
+def predictions(grid: Grid) -> list[Prediction]:
     """K13: cos of the changes of the maps is above 0 under every noise. K22: layers of larger lambda have smaller alpha."""
-    found = [
-        contrast("K13", f"cos of changes under {name} noise", "DiffViT", "maps", [_side(setting, name)])
+    listed = [
+        predict("K13", f"cos of changes under {name} noise", "DiffViT", "maps", [_series(grid, name)], unit="")
         for name in NOISE
     ]
-    deep = setting.deepest
+    deep = grid.deepest
     if deep > 2:
-        asked = cancelled(setting, deep)
+        cells = cancellation(grid, deep)
         for name in ("sign", "pgd"):
-            alphas = [Side(asked, mean_of("alpha", k, perturbation=name, level="maps")) for k in range(deep)]
-            what = f"- rank correlation of lambda and alpha over {deep} layers, {name}"
-            found.append(contrast("K22", what, "DiffViT", "alpha_tri", [*alphas, *lambdas(asked, deep)], _below))
-    return found
+            alphas = [Series(cells, mean_of("alpha", k, perturbation=name, level="maps")) for k in range(deep)]
+            what, both = (
+                f"- rank correlation of lambda and alpha over {deep} layers, {name}",
+                [*alphas, *lambdas(cells, deep)],
+            )
+            listed.append(predict("K22", what, "DiffViT", "alpha_tri", both, _below, unit=""))
+    return listed
 
 
 STUDIES = (
     Study(
-        name="x1",
+        name="noise-vs-attack",
+        aliases=("x1",),
         title="X1: changes of A1 and A2 under noise and under attack, 8/255",
         question="Do the two maps move alike under noise (cancelled) and against each other under attack (amplified)?",
         minutes=17.2,
         priced=True,
-        cells=cells,
         lines=lines,
-        contrasts=contrasts,
+        predictions=predictions,
     ),
 )

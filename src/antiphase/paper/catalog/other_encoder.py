@@ -2,83 +2,90 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from antiphase.attacks import PGD
 from antiphase.clip_scales import CLIP_SCALES
 from antiphase.measures.bootstrap import PerImage, difference, interval
 from antiphase.models.clip_config import VARIANTS, clip_of_sizes
-from antiphase.paper.contrasts import ASR, pair, success
-from antiphase.paper.grid import PAPER_PAIRS, Setting
-from antiphase.paper.questions import Cell, Foreign, Images
-from antiphase.paper.study import SURROGATE, Found, Line, Missing, Study
+from antiphase.paper.contrasts import ASR, estimate, success
+from antiphase.paper.grid import PAPER_PAIRS, Grid
+from antiphase.paper.questions import Images, OtherEncoder
+from antiphase.paper.study import SURROGATE, Answers, Label, Line, Study
 from antiphase.training.config import ContrastiveConfig
 
 KINDS = {"softmax": False, "differential": True}
+Cells = tuple[OtherEncoder, ...]
 
 
-def _attacks(setting: Setting) -> tuple[PGD, ...]:
-    return setting.pgd(setting.middle), setting.pgd(setting.large)
+def _attacks(grid: Grid) -> tuple[PGD, ...]:
+    return grid.pgd(grid.middle), grid.pgd(grid.large)
 
 
-def _cells(setting: Setting, differential: bool) -> tuple[Foreign, ...]:
-    scale = CLIP_SCALES[setting.scale]
+def _cells(grid: Grid, differential: bool) -> Cells:
+    scale = CLIP_SCALES[grid.scale]
     attention = VARIANTS["CLIP"]
     data = scale.pairs or PAPER_PAIRS
-    judged = Images(data=data if scale.pairs else "imagenet", n=setting.s.measure_images)
+    tested_on = Images(data=data if scale.pairs else "imagenet", n=grid.s.measure_images)
     return tuple(
-        Foreign(
+        OtherEncoder(
             model=clip_of_sizes(scale, attention[:1], attention[1:]),
             training=ContrastiveConfig.at(scale, seed=seed),
             differential=differential,
             pairs=data,
             prompts=scale.prompts,
-            images=setting.s.train_images,
-            attacks=_attacks(setting),
-            judged=judged,
+            images=grid.s.train_images,
+            attacks=_attacks(grid),
+            tested_on=tested_on,
         )
-        for seed in setting.seeds()
+        for seed in grid.seeds()
     )
 
 
-def cells(setting: Setting) -> list[Cell]:
-    return [cell for kind in KINDS.values() for cell in _cells(setting, kind)]
-
-
-def lines(setting: Setting, found: Found) -> list[Line]:
+def lines(grid: Grid) -> list[Line]:
     table: list[Line] = []
-    for place, attack in enumerate(_attacks(setting)):
+    kinds = {name: _cells(grid, kind) for name, kind in KINDS.items()}
+    for place, attack in enumerate(_attacks(grid)):
         for reading in ("accuracy", *ASR) if place == 0 else ASR:
             where = "zero-shot" if reading == "accuracy" else str(attack.within)
-            arms: list[PerImage] = []
-            for name, kind in KINDS.items():
-                label = f"encoder of torch's layers, {name}, {where}"
-                try:
-                    arms.append(_arm(found, _cells(setting, kind), place, reading))
-                except Missing:
-                    table.append(Line(label=label, reading=reading, note="not run yet"))
-                    continue
-                size = {"n": arms[-1].top.shape[1], "seeds": len(arms[-1].top)}
-                table.append(Line(label=label, reading=reading, **pair(interval(arms[-1:])), **size, note=SURROGATE))
-            if len(arms) == 2:
-                got = pair(interval(arms[::-1], difference))
-                table.append(Line(label=f"differential - softmax, {where}", reading=reading, **got, note=SURROGATE))
+            for name, cells in kinds.items():
+                table.append(_line(Label("encoder of torch's layers", name, where), cells, place, reading))
+            table.append(_difference(Label("differential - softmax", where), kinds, place, reading))
     return table
 
 
-def _arm(found: Found, cells: tuple[Foreign, ...], place: int, reading: str) -> PerImage:
-    import numpy as np
+def _line(label: Label, cells: Cells, place: int, reading: str) -> Line:
+    def read(answers: Answers) -> dict[str, Any]:
+        arm = _arm(answers, cells, place, reading)
+        return {**estimate(interval([arm])), "n": arm.top.shape[1], "seeds": len(arm.top), "note": SURROGATE}
 
-    tops, bottoms = zip(*(success(reading)(found(cell)["attacks"][place]) for cell in cells))
-    return PerImage(np.stack(tops), np.stack(bottoms), repr(cells[0].judged))
+    return Line(label=label, reading=reading, cells=cells, read=read)
+
+
+def _difference(label: Label, kinds: dict[str, Cells], place: int, reading: str) -> Line:
+    def read(answers: Answers) -> dict[str, Any]:
+        arms = [_arm(answers, kinds[name], place, reading) for name in ("differential", "softmax")]
+        return {**estimate(interval(arms, difference)), "note": SURROGATE}
+
+    cells = tuple(cell for each in kinds.values() for cell in each)
+    return Line(label=label, reading=reading, cells=cells, read=read, unit="points")
+
+
+def _arm(answers: Answers, cells: Cells, place: int, reading: str) -> PerImage:
+    tops, bottoms = zip(*(success(reading)(answers(cell)["attacks"][place]) for cell in cells))
+    return PerImage(np.stack(tops), np.stack(bottoms), repr(cells[0].tested_on))
 
 
 STUDIES = (
     Study(
-        name="c2",
+        name="other-encoder",
+        aliases=("c2",),
         title="C2: an encoder that is no CLIP's, with and without differential attention, on the same pairs",
         question="Does differential attention make another encoder, trained on the same pairs, better or easier to fool?",
         minutes=11.0,
         priced=True,
-        cells=cells,
         lines=lines,
     ),
 )

@@ -1,13 +1,13 @@
-"""Table 2: larger images and many classes (Tiny ImageNet), depth 4."""
+"""Table 2: Tiny ImageNet, depth 4."""
 
 from __future__ import annotations
 
+from antiphase.attacks.config import Attack
 from antiphase.config import Budget
 from antiphase.measures.bootstrap import difference, difference_of_gaps
-from antiphase.paper.contrasts import ASR, Side, alike, contrast, difference_line, line, success, trained_lines
-from antiphase.paper.grid import Setting
-from antiphase.paper.questions import Attack, Cell
-from antiphase.paper.study import Found, Line, Prediction, Study
+from antiphase.paper.contrasts import ASR, Series, about_equal, difference_line, line, predict, success, trained_lines
+from antiphase.paper.grid import Grid
+from antiphase.paper.study import Label, Line, Prediction, Study, Tick
 
 BUDGETS = ("4/255", "2/255", "1/255", "0.5/255")
 WIDTHS = (8, 4, 2)
@@ -17,69 +17,64 @@ PRINTED = {
 }
 
 
-def _depth(setting: Setting) -> int:
-    return 4 if 4 in setting.s.depths else setting.deepest
+def _depth(grid: Grid) -> int:
+    return 4 if 4 in grid.s.depths else grid.deepest
 
 
-def _attacks(setting: Setting) -> dict[str, Attack]:
+def _attacks(grid: Grid) -> dict[Tick, Attack]:
     """In the paper's order; at the smoke scale what the scale has in their place."""
-    widths = WIDTHS if setting.scale != "smoke" else tuple(reversed(setting.s.patch_widths))
-    budgets = [Budget(e) for e in BUDGETS] if setting.scale != "smoke" else list(reversed(setting.eps[1:]))
-    patches = {f"patch {w} x {w}": setting.patch(w) for w in widths}
-    return {**patches, **{f"eps {e}": setting.pgd(e) for e in budgets}}
+    widths = WIDTHS if grid.scale != "smoke" else tuple(reversed(grid.s.patch_widths))
+    budgets = [Budget(e) for e in BUDGETS] if grid.scale != "smoke" else list(reversed(grid.eps[1:]))
+    patches: dict[Tick, Attack] = {Tick.patch(width): grid.patch(width) for width in widths}
+    return {**patches, **{Tick.eps(eps): grid.pgd(eps) for eps in budgets}}
 
 
-def _sides(setting: Setting, attack: Attack, reading: str) -> dict[str, Side]:
-    data, depth = setting.s.larger_images, _depth(setting)
-    models = {"ViT": setting.vit, "DiffViT": setting.diffvit}
-    n = 256 if setting.scale == "cpu" else None  # depth 4 and seven attacks: more would take over an hour
+def _series(grid: Grid, attack: Attack, reading: str) -> dict[str, Series]:
+    data, depth = grid.s.larger_images, _depth(grid)
+    models = {"ViT": grid.vit, "DiffViT": grid.diffvit}
+    n = 256 if grid.scale == "cpu" else None  # depth 4 and seven attacks: more would take over an hour
     return {
-        name: Side(
-            tuple(setting.attacked(make(seed, depth, data=data), attack, n) for seed in setting.seeds(depth)),
+        name: Series(
+            tuple(grid.under_attack(make(seed, depth, data=data), attack, n) for seed in grid.seeds(depth)),
             success(reading),
         )
         for name, make in models.items()
     }
 
 
-def cells(setting: Setting) -> list[Cell]:
-    asked = _attacks(setting).values()
-    return [cell for attack in asked for side in _sides(setting, attack, "").values() for cell in side.cells]
-
-
-def lines(setting: Setting, found: Found) -> list[Line]:
+def lines(grid: Grid) -> list[Line]:
     table: list[Line] = []
-    asked = _attacks(setting)
-    for name, side in _sides(setting, next(iter(asked.values())), "accuracy").items():
-        table += trained_lines(found, name, side.models)
-    for place, (label, attack) in enumerate(asked.items()):
+    attacks = _attacks(grid)
+    for name, series in _series(grid, next(iter(attacks.values())), "accuracy").items():
+        table += trained_lines(Label(name), series.models)
+    for place, (tick, attack) in enumerate(attacks.items()):
         for reading in ASR:
-            both = _sides(setting, attack, reading)
-            for name, side in both.items():
-                printed = PRINTED[name][place] if reading == "asr_change" and setting.scale != "smoke" else None
-                table.append(line(found, f"{name}, {label}", side, reading, reference=printed))
-            table.append(difference_line(found, f"DiffViT - ViT, {label}", both["DiffViT"], both["ViT"], reading))
+            both = _series(grid, attack, reading)
+            for name, series in both.items():
+                printed = PRINTED[name][place] if reading == "asr_change" and grid.scale != "smoke" else None
+                table.append(line(Label(name, tick), series, reading, reference=printed))
+            table.append(difference_line(Label("DiffViT - ViT", tick), both["DiffViT"], both["ViT"], reading))
     return table
 
 
-def contrasts(setting: Setting) -> list[Prediction]:
+def predictions(grid: Grid) -> list[Prediction]:
     """K18: above the ViT for every patch and up to 2/255, most so at 1/255, within two points at 4/255."""
-    if setting.scale == "smoke":
+    if grid.scale == "smoke":
         return []
-    data, asked = setting.s.larger_images, _attacks(setting)
-    found: list[Prediction] = []
+    data, attacks = grid.s.larger_images, {tick.text: attack for tick, attack in _attacks(grid).items()}
+    listed: list[Prediction] = []
     for reading in ASR:
-        pairs = {label: _sides(setting, attack, reading) for label, attack in asked.items()}
+        pairs = {label: _series(grid, attack, reading) for label, attack in attacks.items()}
         ends = {label: [both["DiffViT"], both["ViT"]] for label, both in pairs.items()}
-        for label in asked:
+        for label in attacks:
             if label != "eps 4/255":
                 name = f"ASR of DiffViT - ViT, {label}"
-                found.append(contrast("K18", name, data, reading, ends[label], difference))
+                listed.append(predict("K18", name, data, reading, ends[label], difference))
         for label in ("eps 2/255", "eps 0.5/255"):
-            name, sides = f"gap at 1/255 - gap at {label[4:]}", [*ends["eps 1/255"], *ends[label]]
-            found.append(contrast("K18", name, data, reading, sides, difference_of_gaps))
-        found += alike("K18", "ASR of DiffViT - ViT, eps 4/255", data, reading, ends["eps 4/255"])
-    return found
+            name, series = f"gap at 1/255 - gap at {label[4:]}", [*ends["eps 1/255"], *ends[label]]
+            listed.append(predict("K18", name, data, reading, series, difference_of_gaps))
+        listed += about_equal("K18", "ASR of DiffViT - ViT, eps 4/255", data, reading, ends["eps 4/255"])
+    return listed
 
 
 STUDIES = (
@@ -89,8 +84,7 @@ STUDIES = (
         question="Is the DiffViT easier to fool on Tiny ImageNet too, most at 1/255, and do both converge at 4/255?",
         minutes=22.8,
         priced=True,
-        cells=cells,
         lines=lines,
-        contrasts=contrasts,
+        predictions=predictions,
     ),
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from antiphase.config import Budget
 from antiphase.measures.bootstrap import difference
-from antiphase.paper.contrasts import ASR, Side, contrast, line, success, trained_lines
-from antiphase.paper.grid import Setting
-from antiphase.paper.questions import Attacked, Cell, Train
-from antiphase.paper.study import Found, Line, Prediction, Study
+from antiphase.paper.contrasts import ASR, Series, line, predict, success, trained_lines
+from antiphase.paper.grid import Grid
+from antiphase.paper.questions import Ask, Train
+from antiphase.paper.study import Label, Line, Prediction, Study, Tick
 
 PRINTED = {  # accuracy, then attack success at 0.25, 0.5 and 1 (/255), by the place of the training budget; None: vanilla
     None: (0.8700, 0.3310, 0.6367, 0.8498),
@@ -17,67 +17,61 @@ PRINTED = {  # accuracy, then attack success at 0.25, 0.5 and 1 (/255), by the p
 }
 
 
-def _budgets(setting: Setting) -> tuple[Budget, ...]:
+def _budgets(grid: Grid) -> tuple[Budget, ...]:
     """0.25, 0.5 and 1 (/255), or what the smoke scale has in their place: to train with and to attack with."""
-    return setting.eps[:3]
+    return grid.eps[:3]
 
 
-def _ways(setting: Setting) -> list[str]:
-    return ["fine-tuned", *(["from scratch"] if setting.s.adv_from_scratch else [])]
+def _ways(grid: Grid) -> list[str]:
+    return ["fine-tuned", *(["from scratch"] if grid.s.adv_from_scratch else [])]
 
 
-def _models(setting: Setting, place: int | None, way: str) -> list[Train]:
-    vanilla = [setting.diffvit(seed) for seed in setting.seeds()]
+def _models(grid: Grid, place: int | None, way: str) -> list[Train]:
+    vanilla = [grid.diffvit(seed) for seed in grid.seeds()]
     if place is None:
         return vanilla
-    eps = _budgets(setting)[place]
+    eps = _budgets(grid)[place]
     if way == "from scratch":
-        return [setting.diffvit(seed, adv_eps=eps) for seed in setting.seeds()]
-    epochs = setting.s.adv_epochs
-    return [setting.diffvit(m.training.seed, adv_eps=eps, epochs=epochs, start=m) for m in vanilla]
+        return [grid.diffvit(seed, adv_eps=eps) for seed in grid.seeds()]
+    epochs = grid.s.adv_epochs
+    return [grid.diffvit(m.training.seed, adv_eps=eps, epochs=epochs, start=m) for m in vanilla]
 
 
-def _grid(setting: Setting) -> list[tuple[int | None, str]]:
-    return [(None, "vanilla"), *((place, way) for way in _ways(setting) for place in range(3))]
+def _variants(grid: Grid) -> list[tuple[int | None, str]]:
+    return [(None, "vanilla"), *((place, way) for way in _ways(grid) for place in range(3))]
 
 
-def _cells(setting: Setting, place: int | None, way: str, eps: Budget) -> tuple[Attacked, ...]:
-    return tuple(setting.attacked(model, setting.pgd(eps)) for model in _models(setting, place, way))
+def _attacked(grid: Grid, place: int | None, way: str, eps: Budget) -> tuple[Ask, ...]:
+    return tuple(grid.under_attack(model, grid.pgd(eps)) for model in _models(grid, place, way))
 
 
-def cells(setting: Setting) -> list[Cell]:
-    return [
-        cell for place, way in _grid(setting) for eps in _budgets(setting) for cell in _cells(setting, place, way, eps)
-    ]
-
-
-def lines(setting: Setting, found: Found) -> list[Line]:
+def lines(grid: Grid) -> list[Line]:
     table: list[Line] = []
-    for place, way in _grid(setting):
-        label = "vanilla" if place is None else f"trained at {_budgets(setting)[place]}, {way}"
-        printed = [setting.printed(p) if way != "from scratch" else None for p in PRINTED[place]]
-        table += trained_lines(found, label, _models(setting, place, way), printed[0])
+    for place, way in _variants(grid):
+        name = ("vanilla",) if place is None else (f"trained at {_budgets(grid)[place]}", way)
+        printed = [grid.printed(p) if way != "from scratch" else None for p in PRINTED[place]]
+        table += trained_lines(Label(*name), _models(grid, place, way), printed[0])
         for reading in ASR:
-            for k, eps in enumerate(_budgets(setting)):
-                side = Side(_cells(setting, place, way, eps), success(reading))
-                told = printed[k + 1] if reading == "asr_change" else None
-                table.append(line(found, f"{label}, attacked at {eps}", side, reading, reference=told))
+            for k, eps in enumerate(_budgets(grid)):
+                series = Series(_attacked(grid, place, way, eps), success(reading))
+                reference = printed[k + 1] if reading == "asr_change" else None
+                table.append(line(Label(*name, Tick.eps(eps, "attacked at")), series, reading, reference=reference))
     return table
 
 
-def contrasts(setting: Setting) -> list[Prediction]:
+def predictions(grid: Grid) -> list[Prediction]:
     """K12: at its own budget each fine-tuned model falls less often than the vanilla one; the last loses accuracy."""
-    found: list[Prediction] = []
-    budgets = _budgets(setting)
+    listed: list[Prediction] = []
+    budgets = _budgets(grid)
     for reading in ASR:
         for place, eps in enumerate(budgets):
-            pair = [Side(_cells(setting, p, "fine-tuned", eps), success(reading)) for p in (None, place)]
+            pair = [Series(_attacked(grid, p, "fine-tuned", eps), success(reading)) for p in (None, place)]
             name = f"ASR vanilla - trained at {eps}, attacked at {eps}"
-            found.append(contrast("K12", name, setting.data, reading, pair, difference))
-        clean = [Side(_cells(setting, p, "fine-tuned", budgets[2]), success("accuracy")) for p in (None, 2)]
+            listed.append(predict("K12", name, grid.data, reading, pair, difference))
+        clean = [Series(_attacked(grid, p, "fine-tuned", budgets[2]), success("accuracy")) for p in (None, 2)]
         name = f"accuracy vanilla - trained at {budgets[2]}"
-        found.append(contrast("K12", name, setting.data, reading, clean, difference))
-    return found
+        listed.append(predict("K12", name, grid.data, reading, clean, difference))
+    return listed
 
 
 STUDIES = (
@@ -87,8 +81,7 @@ STUDIES = (
         question="What does adversarial training at 0.25, 0.5 and 1/255 buy at each budget, and what does it cost in accuracy?",
         minutes=16.2,
         priced=True,
-        cells=cells,
         lines=lines,
-        contrasts=contrasts,
+        predictions=predictions,
     ),
 )

@@ -8,24 +8,24 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from antiphase import files
 from antiphase.config import InputError
 from antiphase.measures.stats import Contrast, Verdict
 from antiphase.paper.catalog import studies
 from antiphase.paper.claims import verdicts
-from antiphase.paper.grid import Setting
-from antiphase.paper.ledger import Damaged, Ledger
-from antiphase.paper.questions import Looked
-from antiphase.paper.study import Found, Study
+from antiphase.paper.grid import Grid
+from antiphase.paper.ledger import Ledger
+from antiphase.paper.questions import Ask
+from antiphase.paper.study import MODELS, Answers, Study
 from antiphase.report.figures.figure1 import figure1
 from antiphase.report.figures.study import figure_of
 from antiphase.report.page_parts import Figure, Model, Page, Section, Slot, Table, study_table
 from antiphase.report.pages.cards import command
 from antiphase.report.sentences import headline
+from antiphase.results.questions import BranchPictureQuestion
 from antiphase.scales import ScaleName
+from antiphase.store import Damaged, read_entry
 
 Row = dict[str, Any]
-MODELS = ("ViT", "DiffViT", "CLIP", "DiffCLIP")  # in the order of their colours, whichever of them a ledger has
 PLACES = {name: i for i, name in enumerate(MODELS)}
 
 
@@ -34,17 +34,17 @@ def ledger_page(folder: Path, scale: ScaleName | None = None, data: str | None =
     ledger = Ledger(folder)
     damaged, rows = ledger.damaged(), list(ledger.readable())
     chosen: ScaleName = scale or _scale_of(rows)
-    setting, answers = Setting.at(chosen, data), Found(ledger)
+    grid, answers = Grid.at(chosen, data), Answers(ledger)
     mine = [row for row in rows if row["scale"] == chosen]
-    sections = [_section(study, setting, answers, folder) for study in studies().values()]
-    decided = _decided(setting, answers)
-    pair = [setting.vit(0).key, setting.diffvit(0).key]
+    sections = [_section(study, grid, answers, folder) for study in studies().values()]
+    decided = _decided(grid, answers)
+    pair = [grid.vit(0).key, grid.diffvit(0).key]
     looks = _looks(folder, sorted(mine, key=lambda row: row["key"] not in pair))
     return Page(
         title="Differential attention under attack",
-        lede=f"The papers' claims, tables and figures held against our own runs: {setting.data}, scale {chosen}, {len(mine)} "
+        lede=f"The papers' claims, tables and figures held against our own runs: {grid.data}, scale {chosen}, {len(mine)} "
         "finished cells.",
-        headline=_headline(setting, decided),
+        headline=_headline(grid, decided),
         findings=tuple(f"A row cannot be read: {sentence}" for sentence in damaged),
         verdicts=decided,
         models=tuple(Model(name=name, title="") for name in MODELS[:2]),
@@ -65,11 +65,11 @@ def _scale_of(rows: list[Row]) -> ScaleName:
 
 
 # ------------------------------------------------------------------------------------------------- verdicts
-def _decided(setting: Setting, answers: Found) -> tuple[Verdict, ...]:
-    if setting.s.accuracy_floor is None:  # a scale for tests
+def _decided(grid: Grid, answers: Answers) -> tuple[Verdict, ...]:
+    if grid.s.accuracy_floor is None:  # a scale for tests
         return ()
     try:
-        return tuple(verdict_of(row) for row in verdicts(list(studies().values()), setting, answers))
+        return tuple(verdict_of(row) for row in verdicts(list(studies().values()), grid, answers))
     except Damaged:
         return ()  # the row is named among the findings
 
@@ -96,22 +96,22 @@ def _contrast_of(row: Row) -> Contrast:
     )
 
 
-def _headline(setting: Setting, decided: tuple[Verdict, ...]) -> str:
-    if setting.s.accuracy_floor is None:
-        return f"No verdicts: the {setting.scale} scale is for tests. The numbers below show that everything runs, and no more."
+def _headline(grid: Grid, decided: tuple[Verdict, ...]) -> str:
+    if grid.s.accuracy_floor is None:
+        return f"No verdicts: the {grid.scale} scale is for tests. The numbers below show that everything runs, and no more."
     return headline(decided)
 
 
 # ------------------------------------------------------------------------------------------------- studies
-def _section(study: Study, setting: Setting, answers: Found, folder: Path) -> Section:
-    fill = command("study run", [study.name], f"--scale {setting.scale} --ledger {shlex.quote(str(folder))}")
-    cells = study.grid(setting)
+def _section(study: Study, grid: Grid, answers: Answers, folder: Path) -> Section:
+    fill = command("study run", [study.name], f"--scale {grid.scale} --ledger {shlex.quote(str(folder))}")
+    cells = study.cells(grid)
     done = sum(answers.ledger.has(cell) for cell in cells)
     failures = [(cell.title, answers.ledger.failure(cell)) for cell in cells]
     failed = [f"{title}: {failure['error']}" for title, failure in failures if failure is not None]
     parts: list[Table | Figure | Slot] = []
     try:
-        lines = [asdict(line) for line in study.lines(setting, answers)]
+        lines = [asdict(row) for row in study.table(grid, answers)]
     except Damaged as error:
         lines = []
         parts.append(Slot(study=study.name, command=fill, why=str(error)))
@@ -119,7 +119,7 @@ def _section(study: Study, setting: Setting, answers: Found, folder: Path) -> Se
     if done < len(cells):
         note = f"{done} of {len(cells)} cells are there; {fill} does the rest."
     if any(line["value"] is not None or line["text"] for line in lines) or failed:
-        figure = _figure(study, setting, answers, lines)
+        figure = _figure(study, grid, answers, lines)
         parts += [figure] if figure is not None else []
         parts.append(study_table(study.name, f"All lines of {study.name}", lines, note=note, failed=failed))
     elif not parts:
@@ -128,10 +128,10 @@ def _section(study: Study, setting: Setting, answers: Found, folder: Path) -> Se
     return Section(name=name, title=study.title, note=study.question, parts=tuple(parts), short=study.name)
 
 
-def _figure(study: Study, setting: Setting, answers: Found, lines: list[Row]) -> Figure | None:
+def _figure(study: Study, grid: Grid, answers: Answers, lines: list[Row]) -> Figure | None:
     """Pictures where the study looked at one image, else its numbers."""
-    for cell in study.cells(setting):
-        if isinstance(cell, Looked) and answers.ledger.has(cell):
+    for cell in study.cells(grid):
+        if isinstance(cell, Ask) and isinstance(cell.question, BranchPictureQuestion) and answers.ledger.has(cell):
             return figure1(f"{study.name}-figure", answers(cell))
     return figure_of(study.name, "As the papers draw it", lines, PLACES)
 
@@ -143,7 +143,7 @@ def _looks(folder: Path, rows: list[Row]) -> tuple[tuple[str, Row], ...]:
         kept = sorted((folder / "runs" / row["key"] / "looks").glob("*.json"), key=lambda p: p.stat().st_mtime)
         if kept:
             try:
-                looks.append((row["title"], files.read_json(kept[-1], "packed", "eps", "data")))
+                looks.append((row["title"], read_entry(kept[-1], bare=True).content))
             except InputError:
                 continue  # a look is no row of the ledger: it is made again by the command that the slot names
     return tuple(looks)

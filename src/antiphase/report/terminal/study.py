@@ -118,6 +118,11 @@ def show_export(result: Row) -> None:
         _print(f"left out: {sentence}", "red")
 
 
+def show_upgrade(result: Row) -> None:
+    damaged = f"; {result['damaged']} damaged rows were left" if result["damaged"] else ""
+    _print(f"{result['converted']} rows converted, {result['present']} were as they should be{damaged}")
+
+
 SHOWN: dict[str, Callable[[Row], None]] = {
     "list": show_list,
     "show": show_study,
@@ -125,4 +130,5 @@ SHOWN: dict[str, Callable[[Row], None]] = {
     "status": show_status,
     "verdicts": show_verdicts,
     "export": show_export,
+    "upgrade": show_upgrade,
 }

@@ -1,12 +1,52 @@
-"""What a study asks, as a value. No torch."""
+"""What `compare` and `look` ask of runs, each as one frozen config. No torch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from antiphase.attacks import PGD, Linf
 from antiphase.attacks.config import STORED_AS_RUNS
 from antiphase.config import Budget, InputError, check_fields
+from antiphase.store import BACKWARD, Question, Work
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookQuestion(Question):
+    """A few images as the model sees them, clean and under PGD of each budget: what the lens of a report shows."""
+
+    kind: ClassVar[str] = "look"
+    folder: ClassVar[str] = "looks"
+    eps: tuple[Budget, ...] = ()  # Linf budgets, separated by commas
+    probes: int = 32  # random directions per image for the alignment
+    seed: int = 0  # of the subset, the random starts and the probes
+
+    def __post_init__(self) -> None:
+        check_fields(self, seed=0, probes=2)
+        if any(budget <= 0 for budget in self.eps):
+            raise InputError("--eps 0 is the clean image, which the lens shows anyway: give budgets above 0")
+
+    def fields(self) -> dict[str, Any]:
+        return super().fields() | {"eps": [float(budget) for budget in self.eps]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BranchPictureQuestion(Question):
+    """One image, clean and attacked: its maps and the directions in which each branch's gradient points (figure 1)."""
+
+    kind: ClassVar[str] = "branch picture"
+    folder: ClassVar[str] = "pictures"
+    attack: PGD
+    probes: int = 64
+    seed: int = 0
+
+    @property
+    def title(self) -> str:
+        return f"look under PGD {self.attack.within}"
+
+    @property
+    def work(self) -> Work:
+        return Work(per_image=BACKWARD * self.attack.forwards)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,89 @@
+"""An attack asked of a run, as one frozen config, and its answer: what became of every image. No torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphase.attacks.config import PGD, Attack
+from antiphase.attacks.threat_model import Linf
+from antiphase.config import Budget
+from antiphase.store import BACKWARD, Content, Entry, Question, Work
+
+Protocol = Literal["fast", "paper"]  # stop at the first success; take every restart to its own end
+Array = np.ndarray[Any, np.dtype[np.float64]]
+SPENT = {"AutoAttack": 0.16}  # of the worst case: measured at 1/255 on a depth-1 DiffViT
+CHECK = (20.0 * BACKWARD, 32)  # the check at a huge budget: 20 steps, on so many images
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackQuestion(Question):
+    """One attack on every image."""
+
+    kind: ClassVar[str] = "attack"
+    folder: ClassVar[str] = "attacks"
+    has_predictions: ClassVar[bool] = True
+    attack: Attack
+    protocol: Protocol = "paper"
+    after: tuple[Any, ...] = ()  # under `fast`: the attacks of smaller budgets, whose victims are not attacked again
+    seed: int = 0
+    save: bool = False  # keep the adversarial images
+    eight_bit: bool = False  # pixels on the grid of 255ths
+
+    @property
+    def title(self) -> str:
+        a = self.attack
+        name = "FGSM" if isinstance(a, PGD) and a.steps == 1 and not a.random_start else a.name
+        own_step = isinstance(a, PGD) and type(a.within) is Linf and a.step_size not in (None, a.within.eps)
+        pace = f" by {a.steps} steps of {Budget(a.step)}" if isinstance(a, PGD) and own_step else ""
+        return f"{name} {a.within}{pace}" + (f" away from the {a.label} label" if a.label != "true" else "")
+
+    @property
+    def price_group(self) -> str:
+        patch = isinstance(self.attack, PGD) and self.attack.within.eps >= 1
+        return self.attack.name + (" patch" if patch else "")
+
+    def fields(self) -> dict[str, Any]:
+        names = ("attack", "protocol", "after", "seed", "save", "eight_bit")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def work(self) -> Work:
+        tried = SPENT.get(self.attack.name, 1.0) * self.attack.forwards
+        return Work(per_image=BACKWARD * tried, first=CHECK)
+
+
+@dataclass(frozen=True)
+class AttackAnswer:
+    """What became of every image under an attack. R restarts, n images."""
+
+    content: Content  # as it is stored
+    entry: Entry | None = None  # where it is stored; None before
+
+    def with_flags(self, more: list[str]) -> AttackAnswer:
+        return replace(self, content=self.content | {"flags": [*self.content["flags"], *more]})
+
+    @property
+    def correct(self) -> NDArray[np.bool_]:
+        """(n,): classified correctly before the attack"""
+        flags: NDArray[np.bool_] = np.equal(self.content["images"]["clean"], self.content["images"]["label"])
+        return flags
+
+    @property
+    def changed(self) -> NDArray[np.bool_]:
+        """(R, n): that restart changed the prediction"""
+        return np.array(self.content["images"]["changed_in_run"], dtype=bool)
+
+    @property
+    def fooled(self) -> NDArray[np.bool_]:
+        """(n,): at least one restart changed the prediction"""
+        flags: NDArray[np.bool_] = np.logical_or.reduce(self.changed)
+        return flags
+
+    @property
+    def distance(self) -> Array:
+        """(n,): size of the smallest perturbation that fooled the model; infinite where none did"""
+        return np.where(self.fooled, np.array(self.content["images"]["distance"], dtype=np.float64), np.inf)

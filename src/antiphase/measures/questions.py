@@ -1,0 +1,194 @@
+"""What may be measured of a model on images, each as one frozen config, and the rows that the answers hold. No torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from tyro.conf import Suppress  # a field that the command line asks for in another way: as a list, or once for all
+
+from antiphase.config import Budget, InputError, Names, check_fields
+from antiphase.store import BACKWARD, Question, Work
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Estimator = Literal["sample", "sharp"]
+Level = Literal["maps", "branch", "block"]
+PAPER_EPS = Budget("8/255")  # the radius within which the paper draws its perturbations
+POWER_ITERATION = 50 * 6  # forward passes' worth of one largest singular value
+ASCENT = 4 * 31 * BACKWARD  # of one L-ascent: four starts of 31 steps
+ATTACK_STEPS = {"pgd": 20, "scrambled": 20, "fgsm": 1}  # gradients that a perturbation takes
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionQuestion(Question):
+    """What the model predicts for clean images."""
+
+    kind: ClassVar[str] = "predictions"
+    folder: ClassVar[str] = "predictions"
+    has_predictions: ClassVar[bool] = True
+    seed: Suppress[int] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LipschitzQuestion(Question):
+    """Local Lipschitz constants of every layer: by sampling, or by power iteration and ascent ("sharp")."""
+
+    kind: ClassVar[str] = "lipschitz"
+    folder: ClassVar[str] = "measures"
+    draws: int = 32  # random perturbations per image for the Lipschitz estimate
+    estimator: Suppress[Estimator] = "sample"
+    level: Suppress[Level] = "maps"
+    seed: Suppress[int] = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self, seed=0, draws=1)
+
+    @property
+    def title(self) -> str:
+        return f"L-{self.estimator} of {self.level}"
+
+    @property
+    def work(self) -> Work:
+        return Work(per_image=self.draws, per_layer=0 if self.estimator == "sample" else POWER_ITERATION + ASCENT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignmentQuestion(Question):
+    """Do the two branches oppose each other? One reading, with its controls."""
+
+    kind: ClassVar[str] = "alignment"
+    folder: ClassVar[str] = "measures"
+    takes_base: ClassVar[bool] = True  # a softmax model, whose head pairs are a control
+    reading: Suppress[str] = "R1"
+    probes: int = 32  # random directions per image for the alignment
+    max_probes: int | None = None  # doubled up to so many while a sign is undecided; None: never
+    seed: Suppress[int] = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self, seed=0, probes=2)
+        if self.max_probes is not None and self.max_probes < self.probes:
+            raise InputError(f"--max-probes {self.max_probes} is below --probes {self.probes}: raise it")
+
+    @property
+    def title(self) -> str:
+        return f"alignment {self.reading}"
+
+    @property
+    def price_group(self) -> str:
+        return f"alignment {self.reading}"
+
+    @property
+    def work(self) -> Work:
+        adaptive = math.sqrt((self.max_probes or self.probes) / self.probes)
+        once = {"R1": self.probes * 2 * adaptive, "R2": self.probes * 2 * adaptive, "R3": 2.0}.get(self.reading, 20.0)
+        return Work(per_image=4 * once)  # with its controls
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Perturbed(Question):
+    """What the model does under perturbations of equal size."""
+
+    folder: ClassVar[str] = "measures"
+    perturbations: Names = Names(
+        "sign,scrambled,fgsm,pgd"
+    )  # for cancellation: also uniform, gaussian, blur, jpeg50, ...
+    eps: Budget = PAPER_EPS  # size of the perturbations whose cancellation is measured
+    seed: Suppress[int] = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self, seed=0)
+        if self.eps <= 0:
+            raise InputError(
+                "--eps 0 changes nothing, so there is nothing to cancel: give a size above 0, such as 8/255"
+            )
+
+    @property
+    def work(self) -> Work:
+        steps = sum(ATTACK_STEPS.get(name, 0) for name in self.perturbations)
+        return Work(per_image=BACKWARD * steps + 3 * len(self.perturbations))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CancellationQuestion(_Perturbed):
+    """How much of a perturbation the subtraction takes away, under noise and under attack of equal size."""
+
+    kind: ClassVar[str] = "cancellation"
+
+    @property
+    def title(self) -> str:
+        return f"cancellation at {self.eps}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DepthQuestion(_Perturbed):
+    """How a perturbation grows or shrinks from block to block."""
+
+    kind: ClassVar[str] = "depth"
+
+    @property
+    def title(self) -> str:
+        return f"propagation at {self.eps}"
+
+    @property
+    def work(self) -> Work:
+        return Work(per_image=super().work.per_image + POWER_ITERATION)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorrelationQuestion(Question):
+    """Do the two maps look alike, and do they move alike under noise, blur and JPEG?"""
+
+    kind: ClassVar[str] = "correlation"
+    folder: ClassVar[str] = "measures"
+    seed: Suppress[int] = 0
+
+    @property
+    def title(self) -> str:
+        return "map correlation"
+
+    @property
+    def work(self) -> Work:
+        return Work(per_image=25)
+
+
+# ------------------------------------------------------------------------------------------------- rows of an answer
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a measure, column by column: entry i of every column belongs to row i. n images."""
+
+    columns: Mapping[str, list[Any]]
+
+    @property
+    def images(self) -> list[int]:
+        """Ids of the images, each once, in the order of the rows."""
+        return list(dict.fromkeys(self.columns["image"]))
+
+    def numbers(self, name: str) -> Array:
+        """A column as numbers; NaN where there is none."""
+        return np.array([np.nan if value is None else float(value) for value in self.columns[name]])
+
+    def where(self, layer: int | None = None, **only: Any) -> NDArray[np.bool_]:
+        """Rows whose columns have these values, of one layer by its place in the model or of all."""
+        mask = np.ones(len(self.columns["image"]), dtype=bool)
+        for name, wanted in only.items():
+            mask &= np.array([value == wanted for value in self.columns[name]])
+        if layer is not None:
+            of_rows = self.columns["layer"]
+            names = list(dict.fromkeys(name for name, kept in zip(of_rows, mask) if kept and name is not None))
+            mask &= np.array([name == names[layer] for name in of_rows])
+        return mask
+
+    def sums(self, values: Any, counted: Any) -> tuple[Array, Array]:
+        """Sums of values and of counts over the rows of each image: (n,) each"""
+        place = {image: i for i, image in enumerate(self.images)}
+        at = np.array([place[image] for image in self.columns["image"]])
+        top, bottom = np.zeros(len(place)), np.zeros(len(place))
+        np.add.at(top, at, np.where(counted, values, 0.0))
+        np.add.at(bottom, at, np.asarray(counted, dtype=np.float64))
+        return top, bottom

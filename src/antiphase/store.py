@@ -1,0 +1,237 @@
+"""The one way in which anything computed is kept: a question, its key, a file with a digest, a lock, a format version.
+
+An entry is one JSON file, `{"format": 4, "digest": SHA-256, "content": ...}`, written whole or not at all. What two earlier
+layouts wrote is read too: a ledger's `{"digest", "row"}`, and an answer without a digest (docs/architecture.md). No torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from filelock import FileLock, Timeout
+
+from antiphase import files
+from antiphase.config import InputError, fingerprint, stored_name, to_plain
+
+FORMAT = 4  # of an entry's file
+BACKWARD = 3  # forward passes that a forward with its backward costs
+FULL = (errno.ENOSPC, errno.EDQUOT)
+Content = dict[str, Any]
+
+
+class Damaged(InputError):
+    """An entry that is not as it was written."""
+
+
+class DiskFull(InputError):
+    """Nothing more can be written; what was written is whole."""
+
+
+# ------------------------------------------------------------------------------------------------- questions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """The cost of a question, in forward passes of the model."""
+
+    per_image: float = 1.0
+    per_layer: float = 0.0  # of every image, for each of the model's layers
+    first: tuple[float, int] = (0.0, 0)  # so many more on each of the first so many images
+
+    def forwards(self, images: int, depth: int) -> float:
+        """On one image of so many, on average."""
+        more, few = self.first
+        return self.per_image + self.per_layer * depth + more * min(1.0, few / images)
+
+
+class Question:
+    """What is asked of a model on data: a frozen dataclass. Its fields are the arguments in Python, the flags of the command
+    line, the stored key, and the config of a row; its cost stands with it."""
+
+    kind: ClassVar[str]  # the name under which its answers are kept: "alignment"
+    folder: ClassVar[str]  # where they lie in the folder of a run
+    takes_base: ClassVar[bool] = False  # a second model takes part in the answer
+    compares: ClassVar[bool] = False  # numbers of that second model are in the answer too
+    has_predictions: ClassVar[bool] = False  # labels and clean predictions are in the answer
+    seed: int  # of everything that is drawn
+
+    @property
+    def title(self) -> str:
+        """In a few words, for lists of what is to be done."""
+        return self.kind
+
+    @property
+    def price_group(self) -> str:
+        """Questions of one group cost about the same per operation."""
+        return self.kind
+
+    def fields(self) -> dict[str, Any]:
+        """What the answer depends on besides model and data."""
+        own = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {"measure": self.kind, **own}
+
+    @property
+    def work(self) -> Work:
+        """What it costs; an estimate, counted from the fields."""
+        return Work()
+
+
+# ------------------------------------------------------------------------------------------------- entries
+
+
+def digest_of(content: Any) -> str:
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is kept under one key."""
+
+    path: Path
+    content: Content
+    digest: str
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of entries, one file per key. An entry that exists is never written again."""
+
+    folder: Path
+    bare: bool = False  # entries without a digest are read too, as the layout before digests wrote them
+
+    def path(self, key: str) -> Path:
+        return self.folder / f"{key}.json"
+
+    def __contains__(self, key: str) -> bool:
+        return self.path(key).exists()
+
+    def get(self, key: str) -> Entry | None:
+        """None if there is none; a damaged one is refused by name."""
+        return read_entry(self.path(key), bare=self.bare) if key in self else None
+
+    def put(self, key: str, content: Content) -> Entry:
+        """Refuses NaN and infinity: they are findings to look at, not to file."""
+        path, digest = self.path(key), digest_of(content)
+        text = json.dumps({"format": FORMAT, "digest": digest, "content": content}, allow_nan=False)
+        with room(self.folder):
+            files.write_text(path, text + "\n")
+        return Entry(path, content, digest)
+
+    def entries(self) -> Iterator[Entry | Damaged]:
+        """Every entry by name; in place of a damaged one, what is wrong with it."""
+        for path in sorted(self.folder.glob("*.json")):
+            try:
+                yield read_entry(path, bare=self.bare)
+            except Damaged as damage:
+                yield damage
+
+
+def read_entry(path: Path, *, bare: bool = False) -> Entry:
+    """One entry, if it is as it was written; `bare`: without a digest too."""
+    remedy = "move it away and run again: only this entry is computed anew"
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(stored, dict):
+            raise TypeError("no mapping")
+        if bare and "digest" not in stored:
+            return Entry(path, stored, digest_of(stored))
+        content: Content = stored["content"] if "content" in stored else stored["row"]
+        digest, written = digest_of(content), stored["digest"]
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
+    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
+        raise Damaged(f"{path} is damaged ({type(error).__name__}): {remedy}") from None
+    if digest != written:
+        raise Damaged(f"{path} is damaged (its digest does not match): {remedy}")
+    return Entry(path, content, digest)
+
+
+# ------------------------------------------------------------------------------------------------- keys
+
+
+def essence(value: Any) -> Any:
+    """A config as plain values without the fields that stand at their defaults: a key made of it stays when a config gains
+    a field."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = [f for f in dataclasses.fields(value) if not _at_default(f, value)]
+        kept = {stored_name(f): essence(getattr(value, f.name)) for f in fields}
+        return {"kind": type(value).__name__, **kept}
+    if isinstance(value, list | tuple):
+        return [essence(v) for v in value]
+    return to_plain(value)
+
+
+def _at_default(field: dataclasses.Field[Any], config: Any) -> bool:
+    if field.default is not dataclasses.MISSING:
+        return bool(getattr(config, field.name) == field.default)
+    made = field.default_factory
+    return made is not dataclasses.MISSING and bool(getattr(config, field.name) == made())
+
+
+def agrees(stored: Any, present: Any) -> bool:
+    """Whether a stored config says the same as a present one wherever both say something."""
+    if isinstance(stored, dict) and isinstance(present, dict):
+        return all(agrees(stored[k], present[k]) for k in stored.keys() & present.keys())
+    if isinstance(stored, list) and isinstance(present, list):
+        return len(stored) == len(present) and all(map(agrees, stored, present))
+    return bool(stored == present)
+
+
+class Keyed:
+    """A frozen dataclass that has a key: it changes with anything the config says."""
+
+    FORMAT: ClassVar[int] = 1  # raised when the same config would be answered differently
+
+    @cached_property
+    def key(self) -> str:
+        return fingerprint({"format": self.FORMAT, "cell": essence(self)})
+
+
+# ------------------------------------------------------------------------------------------------- locks and disks
+
+
+@contextmanager
+def held(folder: Path, key: str) -> Iterator[bool]:
+    """True inside if this process alone may work on the key; False if another one does. The lock goes with the process."""
+    with room(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / f"{key}.lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            yield False
+            return
+    try:
+        yield True
+    finally:
+        lock.release()
+
+
+@contextmanager
+def room(folder: Path) -> Iterator[None]:
+    """A disk that fills up inside is named."""
+    try:
+        yield
+    except Exception as error:
+        if not is_full(error):
+            raise
+        raise DiskFull(
+            f"the disk of {folder} is full: every entry written so far is whole; free some space and run again"
+        ) from None
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that a disk or quota is full; safetensors says it in words."""
+    if isinstance(error, OSError):
+        return error.errno in FULL
+    return type(error).__name__ == "SafetensorError" and ("os error 28" in str(error) or "code: 28" in str(error))
