@@ -77,9 +77,9 @@ from pathlib import Path
 from antiphase.attacks import PGD, Linf
 from antiphase.data import load
 from antiphase.models.run import Run
-from antiphase.results.attack import attack_cells
+from antiphase.results.attack import attack_answers
 images = load("cifar10", "test").subset(int(sys.argv[2]))
-attack_cells(Run(Path(sys.argv[1])), images, [PGD(within=Linf("8/255"), steps=2)], protocol="fast", save=True)
+attack_answers(Run(Path(sys.argv[1])), images, [PGD(within=Linf("8/255"), steps=2)], protocol="fast", save=True)
 print({HIGH_WATER})
 """
 

@@ -130,6 +130,6 @@ def test_a_minimum_norm_attack_that_finds_nothing_is_flagged(folder, digits, mon
     run = Run(folder)
     deaf = lambda self, x: torch.arange(10.0) + 0 * x.flatten(1)[:, :10]  # noqa: ARG005, E731
     monkeypatch.setattr(type(run.classifier()), "forward", deaf)
-    (cell,) = attack.attack_cells(run, digits[1].subset(12), [ap.DDN(steps=5)], protocol="fast", seed=9)
-    assert unfound_flags(12, 12)[0] in cell["flags"]
-    assert cell["distances"]["correct"]["found"]["hits"] == 0
+    (answer,) = attack.attack_answers(run, digits[1].subset(12), [ap.DDN(steps=5)], protocol="fast", seed=9)
+    assert unfound_flags(12, 12)[0] in answer.content["flags"]
+    assert answer.content["distances"]["correct"]["found"]["hits"] == 0

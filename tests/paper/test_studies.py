@@ -15,12 +15,12 @@ from pyarrow import parquet
 
 from antiphase.config import InputError
 from antiphase.paper.catalog import chosen, groups, studies
-from antiphase.paper.claims import CLAIMS, contrasts_of, verdicts
+from antiphase.paper.claims import CLAIMS, predictions_of, verdicts
 from antiphase.paper.cost import Prices, duration, operations
-from antiphase.paper.grid import Setting
+from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Train
-from antiphase.paper.study import Found, Missing
+from antiphase.paper.study import Answers, Missing
 from antiphase.report.page import write_page
 from antiphase.report.pages.ledger import ledger_page
 from antiphase.scales import SCALES
@@ -42,38 +42,39 @@ def ledger(tmp_path_factory, shell):
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_a_study_runs_all_cells_that_its_contrasts_need(scale):
-    setting = Setting.at(scale)
+def test_a_study_runs_all_cells_that_its_predictions_need(scale):
+    grid = Grid.at(scale)
     for study in studies().values():
-        there = {cell.key for cell in study.grid(setting)}
+        there = {cell.key for cell in study.cells(grid)}
         assert there, study.name
-        for contrast in study.contrasts(setting):
-            needed = [*contrast.cells, *contrast.witnesses(setting)]
-            assert {cell.key for cell in needed} <= there, (study.name, contrast.name)
-            assert contrast.claim in CLAIMS
+        for prediction in study.predictions(grid):
+            needed = [*prediction.cells, *prediction.witnesses(grid)]
+            assert {cell.key for cell in needed} <= there, (study.name, prediction.name)
+            assert prediction.claim in CLAIMS
 
 
-def test_names_of_contrasts_tell_them_apart():
-    for claim, listed in contrasts_of(studies().values(), Setting.at("paper")).items():
+def test_names_of_predictions_tell_them_apart():
+    for claim, listed in predictions_of(studies().values(), Grid.at("paper")).items():
         names = [(c.reading, c.part, c.name) for c in listed]
         assert len(names) == len(set(names)), claim
 
 
 def test_the_depth_1_diffvit_is_one_cell_in_every_study_that_looks_at_it():
-    setting = Setting.at("cpu")
-    wanted = setting.diffvit(0).key
+    grid = Grid.at("cpu")
+    wanted = grid.diffvit(0).key
     for name in ("table1", "fig1", "fig2a", "fig2c", "fig3a", "fig5", "table3", "fig6", "x1", "x2", "x3"):
-        assert wanted in {cell.key for cell in studies()[name].grid(setting)}, name
-    fig6 = {cell.key for cell in studies()["fig6"].grid(setting)}
-    others = {c.key for name in ("fig2a", "fig3a") for c in studies()[name].grid(setting)}
+        (study,) = chosen([name])
+        assert wanted in {cell.key for cell in study.cells(grid)}, name
+    fig6 = {cell.key for cell in studies()["fig6"].cells(grid)}
+    others = {c.key for name in ("fig2a", "fig3a") for c in studies()[name].cells(grid)}
     assert fig6 <= others  # restarts are read from the cells of other figures
 
 
 def test_a_study_without_rows_has_lines_and_verdicts_that_say_so(tmp_path):
-    setting, found = Setting.at("cpu"), Found(Ledger(tmp_path))
+    grid, answers = Grid.at("cpu"), Answers(Ledger(tmp_path))
     for study in studies().values():
-        assert all(line.value is None and not line.text for line in study.lines(setting, found)), study.name
-    for verdict in verdicts(studies().values(), setting, found):
+        assert all(line.value is None and not line.text for line in study.table(grid, answers)), study.name
+    for verdict in verdicts(studies().values(), grid, answers):
         assert verdict["verdict"] == "not tested here"
 
 
@@ -89,6 +90,7 @@ def test_names_and_groups():
     assert [s.name for s in chosen(["fig3"])] == list(groups()["fig3"])
     assert chosen([]) == chosen(["all"]) == list(studies().values())
     assert [s.name for s in chosen(["TABLE1", "fig2a", "fig2"])][:2] == ["table1", "fig2a"]
+    assert [s.name for s in chosen(["x1", "c2"])] == ["noise-vs-attack", "other-encoder"]  # their earlier names
     with pytest.raises(InputError, match="did you mean 'table1'"):
         chosen(["tabel1"])
 
@@ -112,16 +114,16 @@ def test_paths_that_cannot_be_used_are_refused_in_one_sentence(words, sentence, 
 
 
 def test_other_weights_in_the_place_of_a_models_are_refused(ledger, tmp_path):
-    from antiphase.paper.execute import Bench
+    from antiphase.paper.execute import Workplace
 
     copy = tmp_path / "ledger"
     shutil.copytree(ledger[0], copy)
-    setting = Setting.at("smoke")
-    one, other = setting.vit(0), setting.diffvit(0)
+    grid = Grid.at("smoke")
+    one, other = grid.vit(0), grid.diffvit(0)
     shutil.rmtree(copy / "runs" / one.key)
     shutil.copytree(copy / "runs" / other.key, copy / "runs" / one.key)
     with pytest.raises(InputError, match="holds other weights than ViT"):
-        Bench(Ledger(copy)).run(one)
+        Workplace(Ledger(copy)).run(one)
 
 
 def test_a_damaged_row_is_named_and_the_others_are_used(ledger, cli, tmp_path):
@@ -153,13 +155,13 @@ def test_an_unknown_study_action_scale_or_data_set_suggests_the_nearest(words, m
 
 
 def test_cost_grows_with_depth_steps_and_images_and_learns_from_finished_cells():
-    setting = Setting.at("cpu")
-    shallow, deep = setting.diffvit(0), setting.diffvit(0, 4)
+    grid = Grid.at("cpu")
+    shallow, deep = grid.diffvit(0), grid.diffvit(0, 4)
     assert operations(deep) > 4 * operations(shallow)  # of which the last block computes the class token alone
-    small = setting.attacked(shallow, setting.pgd(setting.middle))
+    small = grid.under_attack(shallow, grid.pgd(grid.middle))
     assert operations(replace(small, images=replace(small.images, n=256))) < operations(small)
     prices = Prices()
-    prices.see("Train", 1e9, 2.0)
+    prices.learn("Train", 1e9, 2.0)
     assert prices.seconds(shallow) == pytest.approx(2e-9 * operations(shallow))
     assert [duration(s) for s in (40, 600, 7200, 1e6)] == ["40 s", "10 min", "2.0 h", "12 days"]
 
@@ -202,7 +204,7 @@ def test_status_show_and_verdicts_read_the_ledger(ledger, cli):
     folder, _ = ledger
     status = json.loads(cli("study", "status", "--ledger", folder, "--json")[1])
     done = {s["name"]: (s["done"], s["cells"]) for s in status["studies"]}
-    assert all(done[name][0] == done[name][1] > 0 for name in FOUR)
+    assert all(done[study.name][0] == done[study.name][1] > 0 for study in chosen(FOUR))
     took = [row["provenance"]["seconds"] for row in Ledger(folder).readable()]
     assert status["seconds"] == pytest.approx(sum(took), abs=0.1)
     assert (
@@ -263,19 +265,19 @@ def test_data_that_are_not_here_leave_the_rest_to_run(cli, tmp_path, monkeypatch
     assert code == 0
     assert set(result["absent"]) == {"cifar10", "cifar100"}
     assert result["failed"] == []
-    assert len(result["waiting"]) == len(studies()["fig2a"].grid(Setting.at("cpu"))) > 84
+    assert len(result["waiting"]) == len(studies()["fig2a"].cells(Grid.at("cpu"))) > 84
 
 
 def test_a_cell_that_fails_is_named_and_its_dependents_wait(cli, tmp_path, monkeypatch):
     from antiphase.paper import execute
 
-    def fails(cell, bench):
+    def fails(cell, place):
         if cell.model.is_differential:
             raise RuntimeError("the loss became nan")
-        return before(cell, bench)
+        return before(cell, place)
 
-    before = execute.WORK[Train]
-    monkeypatch.setitem(execute.WORK, Train, fails)
+    before = execute.ANSWERS[Train]
+    monkeypatch.setitem(execute.ANSWERS, Train, fails)
     code, out, err = cli("study", "run", "fig5", "--ledger", tmp_path, "--json")
     result = json.loads(out)
     assert code == 1
@@ -283,7 +285,7 @@ def test_a_cell_that_fails_is_named_and_its_dependents_wait(cli, tmp_path, monke
     assert len(result["waiting"]) == 4
     assert "failed: DiffViT" in err
     assert "the loss became nan" in cli("study", "status", "fig5", "--ledger", tmp_path)[1]
-    assert Ledger(tmp_path).has(Setting.at("smoke").vit(0))
+    assert Ledger(tmp_path).has(Grid.at("smoke").vit(0))
 
 
 def test_one_clip_alone_is_refused(cli, tmp_path):
@@ -305,7 +307,7 @@ def test_kill_9_in_the_middle_loses_no_row_and_a_rerun_ends_as_if_nothing_happen
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     kept = answers(tmp_path / "killed")
-    cells = len(studies()["fig2a"].grid(Setting.at("smoke")))
+    cells = len(studies()["fig2a"].cells(Grid.at("smoke")))
     assert 3 <= len(kept) < cells
     again = shell("study", "run", "fig2a", "--ledger", tmp_path / "killed")
     assert again.returncode == 0
@@ -327,7 +329,7 @@ def test_a_pair_of_ones_own_takes_the_place_of_surrogates(cli, tmp_path, data_ro
     table = json.loads(cli(*words, *pair, "--json")[1])["studies"][0]
     assert table["surrogate"]  # small ones stand in, whoever trained them
     assert all(line["value"] is not None and line["seeds"] == 1 for line in table["lines"])
-    assert {row["kind"] for row in Ledger(tmp_path / "ledger").readable()} == {"Given", "Correlated"}
+    assert {row["kind"] for row in Ledger(tmp_path / "ledger").readable()} == {"UserClip", "correlation"}
     code, out, _ = cli(*words, "--json")
     assert code == 0
     assert json.loads(out)["studies"][0]["surrogate"]
@@ -360,22 +362,21 @@ def test_two_runs_at_once_on_one_ledger_agree_and_do_nothing_twice(tmp_path, led
 
 @pytest.mark.slow
 def test_a_full_size_cell_of_the_paper_scale_takes_two_steps_and_one_attack_step(data_root, tmp_path):
-    from antiphase.paper.execute import Bench, run
+    from antiphase.paper.execute import Workplace, run
 
-    setting = Setting.at("paper")
-    deepest = setting.diffvit(0, 12)
-    assert deepest in [c for c in studies()["fig3a"].grid(setting) if isinstance(c, Train)]
+    grid = Grid.at("paper")
+    deepest = grid.diffvit(0, 12)
+    assert deepest in [c for c in studies()["fig3a"].cells(grid) if isinstance(c, Train)]
     short = replace(deepest, training=replace(deepest.training, epochs=1), images=2 * deepest.training.batch_size)
-    attacked = setting.attacked(short, replace(setting.pgd(setting.middle), steps=1, restarts=1), n=8)
-    bench = Bench(Ledger(tmp_path), data_root, scale="paper")
-    images = bench.split("cifar10", "test").at_most(256)
-    bench.loaded["cifar10", "test", None] = images  # accuracy on all 10,000 would be most of the time
-    assert len(run([attacked], bench).computed) == 2
-    assert (
-        bench.ledger.row(attacked)["answer"]["forwards_per_image"] <= 6
-    )  # the look, start and step, and the judgement
+    attacked = grid.under_attack(short, replace(grid.pgd(grid.middle), steps=1, restarts=1), n=8)
+    place = Workplace(Ledger(tmp_path), data_root, scale="paper")
+    images = place.split("cifar10", "test").at_most(256)
+    place.loaded["cifar10", "test", None] = images  # accuracy on all 10,000 would be most of the time
+    assert len(run([attacked], place).computed) == 2
+    answer = place.ledger.answer(place.ledger.row(attacked))
+    assert answer["forwards_per_image"] <= 6  # the look, start and step, and the judgement
 
 
 def test_missing_cells_are_named():
     with pytest.raises(Missing, match="DiffViT"):
-        Found(Ledger("/nonexistent"))(Setting.at("smoke").diffvit(0))
+        Answers(Ledger("/nonexistent"))(Grid.at("smoke").diffvit(0))

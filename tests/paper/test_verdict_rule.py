@@ -7,12 +7,13 @@ from antiphase.config import Budget, to_plain
 from antiphase.measures.stats import Contrast
 from antiphase.paper.catalog import studies
 from antiphase.paper.claims import verdicts
-from antiphase.paper.contrasts import Side, alike, success, tellers
-from antiphase.paper.grid import Setting
+from antiphase.paper.contrasts import Series, about_equal, success
+from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
-from antiphase.paper.questions import Audited, Train, ordered
-from antiphase.paper.study import Found
+from antiphase.paper.questions import Ask, Train, ordered
+from antiphase.paper.study import Answers
 from antiphase.paper.verdict_rule import decide, place_of
+from antiphase.theory.question import AuditQuestion
 
 # ------------------------------------------------------------------------------------------------- the rule
 
@@ -72,10 +73,10 @@ def test_an_interval_that_touches_zero_is_open():
 @pytest.mark.parametrize(("gaps", "places"), [((0.01, -0.01, 0.0), "towards"), ((0.06, 0.05, 0.07), "opposite")])
 def test_about_equal_is_said_of_the_mean_difference(gaps, places, tmp_path):
     """Seeds may scatter to both sides; a gap of five points is not equal."""
-    setting, ledger = Setting.at("cpu"), Ledger(tmp_path)
+    grid, ledger = Grid.at("cpu"), Ledger(tmp_path)
     cells = {
-        name: tuple(setting.attacked(make(seed), setting.pgd(setting.middle)) for seed in range(3))
-        for name, make in (("ViT", setting.vit), ("DiffViT", setting.diffvit))
+        name: tuple(grid.under_attack(make(seed), grid.pgd(grid.middle)) for seed in range(3))
+        for name, make in (("ViT", grid.vit), ("DiffViT", grid.diffvit))
     }
     for name, of_seeds in cells.items():
         for seed, cell in enumerate(of_seeds):
@@ -84,44 +85,45 @@ def test_about_equal_is_said_of_the_mean_difference(gaps, places, tmp_path):
             columns = {"id": list(range(2000)), "label": [0] * 2000, "clean": [0] * 2000}
             answer = {"images": {**columns, "changed_in_run": [broken]}}
             ledger.keep(cell, {"config": to_plain(cell), "answer": answer})
-    sides = [Side(cells[name], success("asr_change")) for name in ("DiffViT", "ViT")]
-    above, below = (place_of(c.finding(Found(ledger))) for c in alike("K1", "gap", "part", "asr_change", sides))
+    series = [Series(cells[name], success("asr_change")) for name in ("DiffViT", "ViT")]
+    above, below = (
+        place_of(c.contrast(Answers(ledger))) for c in about_equal("K1", "gap", "part", "asr_change", series)
+    )
     assert (above, below) == (places, "towards")
 
 
 def test_a_baseline_counts_among_the_models_that_must_be_right(tmp_path):
-    setting, ledger = Setting.at("cpu"), Ledger(tmp_path)
-    images = setting.test(400)
-    audit = Audited(of=setting.diffvit(0), base=setting.vit(0), images=images, probes=1, draws=1)
-    for told, wrong in zip(tellers(audit), (0, 300)):
+    grid, ledger = Grid.at("cpu"), Ledger(tmp_path)
+    images = grid.test(400)
+    question = AuditQuestion(probes=2, draws=1)
+    audit = Ask(of=grid.diffvit(0), base=grid.vit(0), images=images, question=question)
+    for predictions, wrong in zip(audit.clean_predictions, (0, 300)):
         columns = {"id": list(range(400)), "label": [0] * 400, "clean": [1] * wrong + [0] * (400 - wrong)}
-        ledger.keep(told, {"config": to_plain(told), "answer": {"images": columns}})
-    side = Side((audit,), lambda _: (np.ones(1), np.ones(1)))
-    assert side.right(Found(ledger)) == 100
-    assert set(side.models) == {setting.diffvit(0), setting.vit(0)}
+        ledger.keep(predictions, {"config": to_plain(predictions), "answer": {"images": columns}})
+    series = Series((audit,), lambda _: (np.ones(1), np.ones(1)))
+    assert series.correct(Answers(ledger)) == 100
+    assert set(series.models) == {grid.diffvit(0), grid.vit(0)}
 
 
 def test_a_models_accuracy_is_judged_by_its_depth_1_witness():
-    setting = Setting.at("cpu")
-    deep = setting.diffvit(2, 4, data="tiny-imagenet")
-    assert setting.witness(deep) == setting.diffvit(2)
-    assert setting.witness(setting.diffvit(1, lambda_init=0.5)) == setting.diffvit(1, lambda_init=0.5)
-    assert setting.witness(setting.vit(0, adv_eps=Budget("1/255"))) == setting.vit(0)
+    grid = Grid.at("cpu")
+    deep = grid.diffvit(2, 4, data="tiny-imagenet")
+    assert grid.witness(deep) == grid.diffvit(2)
+    assert grid.witness(grid.diffvit(1, lambda_init=0.5)) == grid.diffvit(1, lambda_init=0.5)
+    assert grid.witness(grid.vit(0, adv_eps=Budget("1/255"))) == grid.vit(0)
 
 
 # ------------------------------------------------------------------------------------------------- a claim from rows
 
 
-def pretend(ledger, setting, changed, accuracy=0.6, leave_out=""):
+def pretend(ledger, grid, changed, accuracy=0.6, leave_out=""):
     """Rows of figure 2 as a run would file them, with a share of broken images by model."""
-    cells = ordered(c for name in ("fig2a", "fig2c") for c in studies()[name].grid(setting))
+    cells = ordered(c for name in ("fig2a", "fig2c") for c in studies()[name].cells(grid))
     for cell in cells:
         if leave_out and leave_out in cell.title:
             continue
         if isinstance(cell, Train):
-            reached = (
-                accuracy if cell.data == setting.data else 0.2
-            )  # of more classes fewer are learned: that is no fault
+            reached = accuracy if cell.data == grid.data else 0.2  # of more classes fewer are learned: that is no fault
             answer = {"test_accuracy": reached, "train_accuracy": reached, "lambda": [{"lambda": 0.8}]}
         else:
             broken = (np.arange(400) % 10 < 10 * changed[cell.of.model.title]).astype(int).tolist()
@@ -141,10 +143,10 @@ def pretend(ledger, setting, changed, accuracy=0.6, leave_out=""):
     ],
 )
 def test_k1_follows_from_the_rows(tmp_path, changed, accuracy, leave_out, verdict):
-    ledger, setting = Ledger(tmp_path), Setting.at("cpu")
-    pretend(ledger, setting, changed, accuracy, leave_out)
+    ledger, grid = Ledger(tmp_path), Grid.at("cpu")
+    pretend(ledger, grid, changed, accuracy, leave_out)
     figure = [studies()[name] for name in ("fig2a", "fig2c")]
-    (k1,) = [v for v in verdicts(figure, setting, Found(ledger)) if v["claim"] == "K1"]
+    (k1,) = [v for v in verdicts(figure, grid, Answers(ledger)) if v["claim"] == "K1"]
     assert k1["verdict"] == verdict
     assert set(k1["readings"]) == {"asr_change", "asr_correct"}
     if leave_out:

@@ -10,7 +10,8 @@ from antiphase.config import Budget, InputError
 from antiphase.measures.jacobians_forward import branch_alignment
 from antiphase.models.taps import taps
 from antiphase.results import look
-from antiphase.results.look import factor_for, look_cell, pooled, quantised, restored
+from antiphase.results.look import factor_for, pooled, quantised, restored
+from antiphase.results.questions import LookQuestion
 from tests.packed_looks import read_look
 
 EPS = (Budget("8/255"), Budget("24/255"), Budget("48/255"))
@@ -23,7 +24,7 @@ def few(digits):
 
 @pytest.fixture(scope="module")
 def cells(pair, few):
-    return [look_cell(run, few, eps=EPS, probes=8) for run in pair]
+    return [look.look(run, few, LookQuestion(eps=EPS, probes=8)).content for run in pair]
 
 
 def test_the_maps_are_the_models_own_to_eight_bits(pair, few, cells):
@@ -82,13 +83,13 @@ def test_alignment_in_the_lens_is_the_measure_at_that_point(pair, few, cells):
 
 
 def test_a_look_is_stored_and_read_again(pair, few, cells, monkeypatch):
-    monkeypatch.setattr(look, "_look", None)  # would fail if anything were computed
-    assert look_cell(pair[1], few, eps=EPS, probes=8) == json.loads(json.dumps(cells[1]))
+    monkeypatch.setattr(look, "_view", None)  # would fail if anything were computed
+    assert look.look(pair[1], few, LookQuestion(eps=EPS, probes=8)).content == json.loads(json.dumps(cells[1]))
 
 
-def test_budgets_of_zero_are_refused(pair, few):
+def test_budgets_of_zero_are_refused():
     with pytest.raises(InputError, match="budgets above 0"):
-        look_cell(pair[0], few, eps=(Budget(0),))
+        LookQuestion(eps=(Budget(0),))
 
 
 def test_quantised_maps_return_within_half_a_level_of_the_largest_entry():
@@ -116,7 +117,7 @@ def test_large_models_are_pooled_and_small_ones_are_not():
 
 def test_of_a_large_model_the_lens_keeps_three_budgets(pair, few, monkeypatch):
     monkeypatch.setattr("antiphase.results.look.ROOM", 30_000)
-    eps = [Budget(f"{e}/255") for e in (1, 2, 4, 8, 16)]
-    cell = look_cell(pair[1], few, eps=eps, probes=2, seed=1)
+    eps = tuple(Budget(f"{e}/255") for e in (1, 2, 4, 8, 16))
+    cell = look.look(pair[1], few, LookQuestion(eps=eps, probes=2, seed=1)).content
     assert [round(255 * e) for e in cell["eps"]] == [1, 4, 16]
     assert [round(255 * e) for e in cell["left_out"]] == [2, 8]

@@ -188,7 +188,7 @@ def _registry(refusals: list[InputError]) -> ConstructorRegistry:
         return PrimitiveConstructorSpec(
             nargs=1,
             metavar="NAME[,NAME...]",
-            instance_from_str=kept(Names),
+            instance_from_str=keeping_refusals(Names),
             is_instance=lambda value: isinstance(value, Names),
             str_from_instance=lambda value: [str(value)],
         )
