@@ -1,4 +1,4 @@
-"""The sets on which models are judged: a tiny tree in each published layout is read, and what is wrong with one is named."""
+"""A tiny tree in each published layout of the downstream sets and the variants of ImageNet is read; defects are named."""
 
 import shutil
 from pathlib import Path
@@ -10,13 +10,11 @@ from PIL import Image
 from antiphase.config import InputError
 from antiphase.data import load
 from antiphase.data.catalog import CATALOG
-from antiphase.data.readers.imagenet_variants import class_wnids
-from antiphase.data.readers.mmvp import load_mmvp
-from tests.data.trees import TREES, dtd, lines, mmvp, picture
+from tests.data.trees import TREES, dtd, lines, picture
 
 
 @pytest.fixture(autouse=True)
-def whatever_the_digest(monkeypatch):
+def any_digest(monkeypatch):
     """torchvision knows the digests of Flowers' two tables, which a tiny tree cannot have."""
     from torchvision.datasets import flowers102
 
@@ -62,29 +60,6 @@ def test_a_label_goes_with_its_own_picture(tmp_path):
     own = Image.open(tmp_path / "food-101/images/waffles/2.jpg").crop((2, 0, 14, 12))
     at = int(np.flatnonzero(images.labels == 1)[0])
     assert np.array_equal((images.all.pixels[at] * 255).round().byte().permute(1, 2, 0), np.asarray(own))
-
-
-def test_the_folders_of_v2_are_numbers_and_not_words(tmp_path):
-    """Sorted as words, 10 comes before 2."""
-    TREES["imagenet-v2"](tmp_path)
-    images = load("imagenet-v2", "test", root=tmp_path, image_size=8)
-    assert [images.class_names[label] for label in images.labels][1:3] == ["great white shark", "brambling"]
-
-
-def test_a_and_r_have_two_hundred_classes_each_and_share_some():
-    a, r, every = (set(class_wnids(f"imagenet_{t}synsets")) for t in ("a_", "r_", ""))
-    assert (len(a), len(r), len(every)) == (200, 200, 1000)
-    assert a < every
-    assert r < every
-    assert 0 < len(a & r) < 200
-
-
-def test_a_variant_of_imagenet_is_not_taken_for_imagenet(tmp_path):
-    TREES["imagenet-a"](tmp_path)
-    with pytest.raises(InputError, match="imagenet is not below"):
-        load("imagenet", "test", root=tmp_path)
-    picture(tmp_path / "imagenet-val-subset" / "val" / "n01440764" / "1.JPEG")
-    assert len(load("imagenet", "test", root=tmp_path)) == 1
 
 
 def test_dtd_may_lie_as_its_archive_unpacks(tmp_path):
@@ -174,50 +149,3 @@ def test_what_does_not_fit_a_layout_is_named(spoil, name, sentence, tmp_path):
     spoil(tmp_path)
     with pytest.raises(InputError, match=sentence):
         load(name, "test", root=tmp_path)
-
-
-def test_a_test_set_has_no_training_images(tmp_path):
-    with pytest.raises(InputError, match="the split of imagenet-r is 'train': it takes 'test'"):
-        load("imagenet-r", "train", root=tmp_path)
-
-
-# ------------------------------------------------------------------------------------------------- MMVP
-
-
-@pytest.mark.parametrize("photographs", ["MLLM_VLM Images", "MMVP_VLM_Images"])
-def test_mmvp_is_read_in_pairs(photographs, tmp_path):
-    mmvp(tmp_path, photographs)
-    found = load_mmvp(root=tmp_path, image_size=8)
-    assert found.categories == ("Orientation and Direction",) * 2 + ("Texts",) * 2
-    assert len(found.images) == 8
-    assert found.images.captions[3] == ("a thing, seen in way 3",)
-    assert found.images.shape == (3, 8, 8)
-
-
-@pytest.mark.parametrize(
-    ("rows", "sentence"),
-    [
-        (["1,Texts,a cat"], "lists 1 images: they come in pairs"),
-        (["1,Texts,a cat", "2,Color,a dog"], "line 3: a pair is of one category, and this is Texts and Color"),
-        (["one,Texts,a cat", "2,Texts,a dog"], "line 2: expected the number of an image"),
-        (["1,Texts,", "2,Texts,a dog"], "line 2: expected the number of an image, its category and its statement"),
-        (["91,Texts,a cat", "2,Texts,a dog"], r"91\.jpg cannot be read"),
-    ],
-)
-def test_a_table_of_statements_that_is_wrong_is_named(rows, sentence, tmp_path):
-    mmvp(tmp_path)
-    lines(tmp_path / "MMVP_VLM/Questions.csv", ["Question ID,Type,Statement", *rows])
-    with pytest.raises(InputError, match=sentence):
-        load_mmvp(root=tmp_path)
-
-
-def test_mmvp_without_its_pictures_or_its_table_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"mmvp is not below .*: expected a folder named MMVP_VLM"):
-        load_mmvp(root=tmp_path)
-    mmvp(tmp_path)
-    shutil.rmtree(tmp_path / "MMVP_VLM" / "MLLM_VLM Images")
-    with pytest.raises(InputError, match="MLLM_VLM Images is missing"):
-        load_mmvp(root=tmp_path)
-    (tmp_path / "MMVP_VLM" / "Questions.csv").unlink()
-    with pytest.raises(InputError, match=r"Questions\.csv is missing: it is the list of statements"):
-        load_mmvp(root=tmp_path)
