@@ -74,7 +74,7 @@ def amplified(
     The reference is the baseline's map at the same depth, or A1 of the same layer. All layers are driven together.
     """
     x = batch.pixels.to(device)
-    shape = tuple(x.shape[1:])
+    shape = tuple(x.shape[1:])  # "sway" below names the random stream: stored audits were drawn from it
     vs = [torch.from_numpy(runtime.normal((seed, "sway", k), batch.ids, shape)).to(x) for k in range(directions)]
     start = x + torch.from_numpy(2 * runtime.uniform((seed, "sway"), batch.ids, shape) - 1).to(x) * eps / 4
 

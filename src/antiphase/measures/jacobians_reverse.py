@@ -74,8 +74,7 @@ def scalar_alignment(
         return [{}, _random(record, batch, seed, 0)]
 
     common: dict[str, Any] = {"around": around, "seed": seed, "batch_size": batch_size, "device": device}
-    own, random = _gradient_moments(classifier, images, cotangents, coupling, scalar=chosen, **common)
-    lambdas = lambdas_of(classifier, images, coupling, **common)
+    lambdas, (own, random) = _gradient_moments(classifier, images, cotangents, coupling, scalar=chosen, **common)
     layers = [_layer(name, lam, own[name]) for name, lam in lambdas.items()]
     for layer in layers:
         typical = np.median([np.sqrt(n) for n in random[layer.layer][0]])
@@ -108,10 +107,10 @@ def projected_alignment(
         return [_random(record, batch, seed, k) for k in range(probes)]
 
     common: dict[str, Any] = {"around": around, "seed": seed, "batch_size": batch_size, "device": device}
-    by_probe = _gradient_moments(classifier, images, cotangents, coupling, **common)
+    lambdas, by_probe = _gradient_moments(classifier, images, cotangents, coupling, **common)
     return [
         Alignment(name, lam, *(np.stack([each[name][i] for each in by_probe], axis=-1) for i in range(3)))
-        for name, lam in lambdas_of(classifier, images, coupling, **common).items()
+        for name, lam in lambdas.items()
     ]
 
 
@@ -141,10 +140,8 @@ def loss_alignment(
         return [dict(zip(layers, grads))]
 
     common: dict[str, Any] = {"around": around, "seed": seed, "batch_size": batch_size, "device": device}
-    (moments,) = _gradient_moments(classifier, images, cotangents, coupling, **common)
-    return [
-        _layer(name, lam, moments[name]) for name, lam in lambdas_of(classifier, images, coupling, **common).items()
-    ]
+    lambdas, (moments,) = _gradient_moments(classifier, images, cotangents, coupling, **common)
+    return [_layer(name, lam, moments[name]) for name, lam in lambdas.items()]
 
 
 def map_gradients(
@@ -196,9 +193,12 @@ def _gradient_moments(
     batch_size: int,
     device: torch.device | str,
     scalar: Scalar | None = None,
-) -> list[dict[str, list[Array]]]:
-    """For each of the cotangents (an empty one stands for `scalar`): layer -> n1, n2, ip, (n, h) each."""
-    lambdas_of(classifier, images, coupling, device=device)  # refuses a model without such pairs
+) -> tuple[dict[str, Array], list[dict[str, list[Array]]]]:
+    """Lambda of each layer; and for each of the cotangents (an empty one stands for `scalar`) layer -> n1, n2, ip, (n, h) each.
+
+    A model without such pairs is refused.
+    """
+    lambdas = lambdas_of(classifier, images, coupling, around=around, seed=seed, batch_size=batch_size, device=device)
     parts: list[list[Moments]] = []
     clock = Clock("reverse-mode alignment", images, "forward-mode probes (E1)")
     with runtime.frozen(classifier), console.progress(clock.label, total=len(images)) as advance:
@@ -208,7 +208,7 @@ def _gradient_moments(
                 logits = classifier(x)
                 parts.append([_moments(record, x, u, coupling, scalar) for u in cotangents(record, logits, batch)])
             advance(len(batch.ids), "")
-    return [
+    return lambdas, [
         {name: [torch.cat([p[i][name][j] for p in parts]).numpy() for j in range(3)] for name in parts[0][i]}
         for i in range(len(parts[0]))
     ]
