@@ -219,18 +219,18 @@ def test_status_show_and_verdicts_read_the_ledger(ledger, cli):
 def test_export_writes_rows_tables_and_leaderboard(ledger, cli, tmp_path):
     folder, _ = ledger
     assert cli("study", "run", "fig1", "--ledger", folder)[0] == 0
-    looked = next(row["key"] for row in Ledger(folder).readable() if row["kind"] == "Looked")
+    picture = next(row["key"] for row in Ledger(folder).readable() if row["kind"] == "branch picture")
     assert cli("study", "export", *FOUR, "--ledger", folder, "--out", tmp_path)[0] == 0
     rows = list(csv.DictReader((tmp_path / "rows.csv").open()))
     assert len(rows) == len(list((folder / "rows").iterdir())) == parquet.read_table(tmp_path / "rows.parquet").num_rows
-    attacked = [row for row in rows if row["kind"] == "Attacked"]
+    attacked = [row for row in rows if row["kind"] == "attack"]
     assert all(0 <= float(row["answer.rates.asr_change.value"]) <= 1 for row in attacked)
     text = (tmp_path / "tables.md").read_text()
     assert "|  | reference | ours | interval | reading | n | seeds |" in text
     assert "figure only" in text
     latex = (tmp_path / "tables.tex").read_text()
     assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == len(FOUR)
-    assert (tmp_path / f"fig1-{looked}.png").stat().st_size > 10_000
+    assert (tmp_path / f"fig1-{picture}.png").stat().st_size > 10_000
     entries = json.loads((tmp_path / "leaderboard.json").read_text())
     assert {"clean_acc", "autoattack_acc", "eps", "dataset", "name"} <= set(entries[0])
     assert {(entry["architecture"], entry["name"].split(", ")[0]) for entry in entries} == {

@@ -17,9 +17,11 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from antiphase import files
+from antiphase.attacks.question import AttackQuestion
 from antiphase.config import Budget
 from antiphase.console import say
 from antiphase.report.numbers import COLUMNS, columns_of, worth_noting
+from antiphase.results.questions import BranchPictureQuestion
 
 Row = dict[str, Any]
 LATEX = str.maketrans({"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "<": "$<$", ">": "$>$", "λ": r"$\lambda$"})
@@ -108,7 +110,7 @@ def write_export(out: Path, rows: Sequence[Row], tables: Sequence[Row], verdicts
     _write_parquet(out / "rows.parquet", pa.table({name: _column([row.get(name) for row in flat]) for name in names}))
     files.write_json(out / "leaderboard.json", leaderboard(rows))
     files.write_json(out / "verdicts.json", list(verdicts))
-    pictures = [row for row in rows if row["kind"] == "Looked"]
+    pictures = [row for row in rows if row["kind"] == BranchPictureQuestion.kind]
     written = [*texts, "rows.parquet", "leaderboard.json", "verdicts.json", *_write_pictures(out, pictures)]
     return [str(out / name) for name in written]
 
@@ -194,9 +196,9 @@ def leaderboard(rows: Sequence[Row]) -> list[Row]:
     """Every attacked model in the shape of a RobustBench entry; `autoattack_acc` only where that very attack was run."""
     entries, titles = [], {row["key"]: row["title"] for row in rows}
     for row in rows:
-        if row["kind"] != "Attacked" or row["answer"]["eps"] is None:
+        if row["kind"] != AttackQuestion.kind or row["answer"]["eps"] is None:
             continue
-        attack, rates = row["config"]["attack"], row["answer"]["rates"]
+        attack, rates = row["config"]["question"]["attack"], row["answer"]["rates"]
         whole = attack["kind"] == "AutoAttack" and (attack["steps"], attack["targets"]) == (100, 9)
         name, model = str(titles.get(row["needs"][0], row["title"])), row["config"]["of"]["model"]
         robust = f"{100 * rates['robust_accuracy']['value']:.2f}"

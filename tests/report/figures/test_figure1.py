@@ -6,12 +6,14 @@ from antiphase.attacks import PGD, Linf
 from antiphase.report.figures.figure1 import figure1
 from antiphase.report.page import write_page
 from antiphase.report.page_parts import Page, Section
-from antiphase.results.branch_picture import branches
+from antiphase.results.branch_picture import branch_picture
+from antiphase.results.questions import BranchPictureQuestion
 
 
 def test_figure_1_shows_the_models_own_maps_on_scales_that_are_named(pair, digits, tmp_path):
     few = digits[1].subset(16)
-    picture = branches(pair[1].classifier_for(few), few, PGD(within=Linf("48/255"), steps=5), probes=4)
+    question = BranchPictureQuestion(attack=PGD(within=Linf("48/255"), steps=5), probes=4)
+    picture = branch_picture(pair[1], few, question).content
     figure = figure1("fig1-figure", picture)
     page = Page(title="x", lede="", sections=(Section(name="s", title="S", parts=(figure,)),))
     text = write_page(page, tmp_path).read_text()

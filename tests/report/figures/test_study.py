@@ -1,33 +1,67 @@
-"""The figure of a study draws what its lines say."""
+"""The figure of a study draws what its lines say: curves along their axis, in the colour of their model and in their unit."""
+
+import pytest
+from matplotlib import pyplot as plt
 
 from antiphase.report import theme
 from antiphase.report.figures.render import svg_of
-from antiphase.report.figures.study import axis_of, drawn_as, figure_of, split_label
+from antiphase.report.figures.study import study_figure
+
+PLACES = {"ViT": 0, "DiffViT": 1}
 
 
-def test_the_axis_of_a_studys_figure_is_what_its_labels_number():
-    assert axis_of(["ViT, cifar10, eps 0.25/255", "DiffViT, cifar10, eps 1/255"]) == "eps"
-    assert axis_of(["ViT, depth 1, eps 1/255", "ViT, depth 4, eps 1/255", "ViT, depth 12, eps 4/255"]) == "depth"
-    assert axis_of(["DiffViT, layer 1", "control: pseudo"]) is None
-    assert split_label("ViT, digits, patch 2 x 2", "patch") == ("ViT, digits", 2.0)
-    assert split_label("lambda_init 0.85, gain fixed at 0.2", "lambda_init") == ("gain fixed at 0.2", 0.85)
+@pytest.fixture
+def axis():
+    figure, axis = plt.subplots()
+    yield axis
+    plt.close(figure)
+
+
+def along(line, xs, **fields):
+    """The same line at several numbers on its axis."""
+    return [{**line, **fields, "x": x, "value": line["value"] / (i + 1)} for i, x in enumerate(xs)]
 
 
 def test_a_figure_of_a_study_draws_what_is_there_and_nothing_else(lines):
-    assert figure_of("x", "X", [lines[1]], {}) is None
-    figure = figure_of("x", "X", lines, {"ViT": 0})
+    assert study_figure("x", "X", [lines[1]], {}) is None
+    figure = study_figure("x", "X", lines, PLACES)
     assert figure.data["value"] == [0.4321]
     assert "ViT, eps 1/255: 43.2 %" in figure.alt
     assert "hollow mark is the paper's number" in figure.note
     assert "intervals over seeds and images." in figure.note
-    assert "intervals over images." in figure_of("x", "X", [{**lines[0], "seeds": 1}], {"ViT": 0}).note
+    assert "intervals over images." in study_figure("x", "X", [{**lines[0], "seeds": 1}], PLACES).note
     assert svg_of(figure.panels[0]).count("var(--m0)") >= 1
 
 
-def test_what_is_no_model_never_has_the_look_of_one():
-    places = {"ViT": 0, "DiffViT": 1}
-    models = [drawn_as(f"{name}, digits", places, 5) for name in places]
-    others = [drawn_as("control: pseudo", places, i) for i in range(6)]
-    assert [m["color"] for m in models] == list(theme.MODELS[:2])
-    assert not {o["color"] for o in others} & set(theme.MODELS)
-    assert not {o["marker"] for o in others} & set(theme.MARKERS)
+def test_lines_are_joined_to_curves_by_their_series_along_their_own_axis(lines, axis):
+    measured = lines[0]
+    curves = along(measured, (4, 1)) + along(measured, (1, 4), series="DiffViT", model="DiffViT")
+    patches = along(measured, (2, 3), axis="patch")
+    figure = study_figure("x", "X", [*curves, *patches], PLACES)
+    assert len(figure.panels) == 2
+    figure.panels[0](axis)
+    vit, diffvit = (line for line in axis.get_lines() if line.get_markerfacecolor() != "none")
+    assert vit.get_xdata().tolist() == [1, 4]
+    assert vit.get_ydata().tolist() == pytest.approx([21.605, 43.21])
+    assert [vit.get_color(), diffvit.get_color()] == list(theme.MODELS[:2])
+    assert axis.get_xlabel() == "eps (in 255ths of a pixel's range)"
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["ViT", "DiffViT"]
+
+
+def test_a_cosine_is_drawn_as_it_was_measured(lines, axis):
+    cosines = along({**lines[0], "unit": "", "reference": None, "interval": None}, (1, 2))
+    figure = study_figure("x", "X", cosines, PLACES)
+    figure.panels[0](axis)
+    (drawn,) = axis.get_lines()
+    assert drawn.get_ydata().tolist() == pytest.approx([0.4321, 0.21605])
+    assert "ViT, eps 1/255: 0.432" in figure.alt
+
+
+def test_a_line_about_no_model_never_looks_like_a_model(lines, axis):
+    control = {**lines[0], "model": "", "axis": "", "x": None, "reference": None, "interval": None}
+    controls = [{**control, "label": name, "series": name} for name in ("control: pseudo", "DiffViT - ViT")]
+    study_figure("x", "X", controls, PLACES).panels[0](axis)
+    marks = [line for line in axis.get_lines() if len(line.get_xdata()) == 1]
+    assert len(marks) == 2
+    assert not {mark.get_color() for mark in marks} & set(theme.MODELS)
+    assert not {mark.get_marker() for mark in marks} & set(theme.MARKERS)

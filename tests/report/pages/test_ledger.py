@@ -7,9 +7,8 @@ import pytest
 
 from antiphase.paper.catalog import studies
 from antiphase.paper.claims import CLAIMS
-from antiphase.paper.grid import Setting
+from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
-from antiphase.paper.questions import ordered
 from antiphase.report.page import write_page
 from antiphase.report.pages.ledger import ledger_page, verdict_of
 from antiphase.report.sentences import sentence
@@ -18,12 +17,11 @@ from antiphase.report.sentences import sentence
 @pytest.fixture
 def ledger(tmp_path):
     """A ledger with a failed cell and a damaged row, as the runner leaves them."""
-    setting = Setting.at("smoke")
-    cell = next(c for c in ordered(studies()["fig2a"].cells(setting)))
+    cell = next(iter(studies()["fig2a"].cells(Grid.at("smoke"))))
     made = Ledger(tmp_path / "ledger")
     made.fail(cell, {"key": cell.key, "title": cell.title, "error": "the loss is not finite"})
-    made.row_path("broken").parent.mkdir(parents=True)
-    made.row_path("broken").write_text("{")
+    made.rows.path("broken").parent.mkdir(parents=True)
+    made.rows.path("broken").write_text("{")
     return made.folder
 
 
@@ -35,7 +33,7 @@ def test_an_empty_ledger_is_a_page_of_commands(tmp_path, cli):
     assert f"Of {len(CLAIMS)} claims {len(CLAIMS)} are not tested here." in text
     for name in studies():
         assert f"antiphase study run {name} --scale cpu --ledger {tmp_path}" in text
-    pair = [Setting.at("cpu").vit(0).key, Setting.at("cpu").diffvit(0).key]
+    pair = [Grid.at("cpu").vit(0).key, Grid.at("cpu").diffvit(0).key]
     assert "antiphase look " + " ".join(f"{tmp_path}/runs/{key}" for key in pair) + " --scale cpu" in text
 
 

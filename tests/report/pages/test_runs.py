@@ -33,7 +33,7 @@ def test_a_run_without_results_gives_a_page_of_commands_and_a_damaged_result_is_
     (alone / "attacks" / "x.json").write_text("{")
     text = write_page(runs_page([alone]), tmp_path / "page").read_text()
     assert "A stored result could not be read" in text
-    assert "x.json is not valid JSON" in text
+    assert "x.json is damaged" in text
 
 
 def test_other_prompts_are_another_question_and_the_latest_answer_to_each_question_is_shown(pair, comparison, tmp_path):

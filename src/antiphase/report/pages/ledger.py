@@ -17,7 +17,7 @@ from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Ask
 from antiphase.paper.study import MODELS, Answers, Study
 from antiphase.report.figures.figure1 import figure1
-from antiphase.report.figures.study import figure_of
+from antiphase.report.figures.study import study_figure
 from antiphase.report.page_parts import Figure, Model, Page, Section, Slot, Table, study_table
 from antiphase.report.pages.cards import command
 from antiphase.report.sentences import headline
@@ -133,7 +133,7 @@ def _figure(study: Study, grid: Grid, answers: Answers, lines: list[Row]) -> Fig
     for cell in study.cells(grid):
         if isinstance(cell, Ask) and isinstance(cell.question, BranchPictureQuestion) and answers.ledger.has(cell):
             return figure1(f"{study.name}-figure", answers(cell))
-    return figure_of(study.name, "As the papers draw it", lines, PLACES)
+    return study_figure(f"{study.name}-figure", "As the papers draw it", lines, PLACES)
 
 
 def _looks(folder: Path, rows: list[Row]) -> tuple[tuple[str, Row], ...]:
