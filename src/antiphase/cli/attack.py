@@ -45,7 +45,7 @@ Kind = Literal["pgd", "fgsm", "apgd", "fab", "square", "autoattack", "cw", "ddn"
 Loss = Literal["ce", "margin", "dlr", "cosine", "dlr-targeted"]
 Make = Callable[..., Attack]
 AIM = ("label", "target")
-RECIPES: dict[str, tuple[Make, tuple[str, ...]]] = {  # what makes an attack of a budget, and the flags that it knows
+RECIPES: dict[str, tuple[Make, tuple[str, ...]]] = {  # how an attack with a budget is made, and the flags that it has
     "pgd": (PGD, ("steps", "step_size", "restarts", "loss", *AIM)),
     "fgsm": (fgsm, ("loss", "label")),
     "apgd": (APGD, ("steps", "restarts", "targets", "loss", "label")),
@@ -61,7 +61,7 @@ def _minimal_l2(*, steps: int | None = None, searches: int | None = None, **aim:
     return MinimalL2(fmn=FMN(**each), ddn=DDN(**each), cw=cw, **aim)
 
 
-MINIMAL: dict[str, tuple[Make, tuple[str, ...]]] = {  # the same of those that seek the smallest L2
+MINIMAL: dict[str, tuple[Make, tuple[str, ...]]] = {  # the same for minimum-norm attacks
     "cw": (CW, ("searches", "steps", "confidence", "lr", "initial_c", *AIM)),
     "ddn": (DDN, ("steps", "gamma", "initial_eps", *AIM)),
     "fmn": (FMN, ("steps", "gamma", *AIM)),
@@ -114,21 +114,21 @@ class Command(OfRuns):
         return L2(eps) if self.norm == "l2" else Linf(eps)
 
     def attacks(self) -> list[Attack]:
-        """One a budget, or one without, with those flags that it knows; one that it does not know is refused."""
+        """One attack per budget, or one without a budget; a flag that the attack does not have is refused."""
         make, known = (RECIPES | MINIMAL)[self.attack]
-        given = {name: getattr(self, name) for name in KNOBS if getattr(self, name) is not None}
-        for name in given:
+        settings = {name: getattr(self, name) for name in KNOBS if getattr(self, name) is not None}
+        for name in settings:
             if name not in known:
                 raise InputError(f"--{name.replace('_', '-')} is not for {self.attack}: leave it out")
         if self.attack in MINIMAL:
             self._check_no_budget()
-            return [make(**given)]
+            return [make(**settings)]
         if self.attack == "fgsm" and self.norm not in (None, "linf"):
             raise InputError("fgsm is untargeted and within linf: use --attack pgd for anything else")
         scale = SCALES[self.scale]
         by_scale = {"steps": scale.pgd_steps, "restarts": scale.pgd_restarts} if self.attack == "pgd" else {}
         eps = tuple(map(Budget, scale.eps)) if self.eps is None else self.eps
-        return [make(within=self.within(one), **by_scale | given) for one in budgets(eps)]
+        return [make(within=self.within(one), **by_scale | settings) for one in budgets(eps)]
 
     def _check_no_budget(self) -> None:
         """Refuse what only makes sense with one."""
@@ -139,8 +139,8 @@ class Command(OfRuns):
             "--protocol paper": self.protocol == "paper",
             "--eight-bit": self.eight_bit,
         }
-        for flag, given in wrong.items():
-            if given:
+        for flag, used in wrong.items():
+            if used:
                 raise InputError(f"{flag} is not for {self.attack}: {why}; leave it out")
 
 
