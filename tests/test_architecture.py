@@ -17,7 +17,7 @@ SOURCE = Path(antiphase.__file__).parent
 BELOW = ["config", "scales", "clip_scales", "files", "store", "console", "runtime"]  # in this order too
 FLOW = [
     *BELOW,
-    *("data", "models", "attacks", "measures", "theory", "training", "evals", "results", "paper", "report", "cli"),
+    *("data", "models", "attacks", "measures", "theory", "training", "evals", "results", "paper", "report", "cli", "api"),
 ]
 
 

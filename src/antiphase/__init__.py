@@ -1,22 +1,25 @@
 """antiphase: what the subtraction in differential attention costs in robustness, and what it buys.
 
-The names below are imported when first used, so `import antiphase` is light.
+    import antiphase as ap
+
+The names below are stable: they keep their meaning until a release says otherwise. Everything else is ours to move. They are
+imported when first used, so `import antiphase` is light; docs/api.md has their arguments.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from antiphase.api import attack, attack_run, compare, evaluate, look, measure, report, study, sweep, theory
     from antiphase.attacks import APGD, CW, DDN, FAB, FMN, L2, PGD, AutoAttack, Linf, MinimalL2, Patch, Square, fgsm
-    from antiphase.attacks.engine import run as attack
-    from antiphase.attacks.engine import sweep
     from antiphase.data import load
+    from antiphase.data.imageset import ImageSet
     from antiphase.data.pair_catalog import load_pairs
     from antiphase.data.pairs import of_classes
+    from antiphase.measures.alignment import align as branch_alignment
     from antiphase.measures.distances import distances
-    from antiphase.measures.jacobians_forward import branch_alignment
     from antiphase.measures.lipschitz import l_sample
     from antiphase.measures.success import accuracy, success_rates
     from antiphase.models import Differential, Schedule, Softmax, ViTConfig
@@ -31,45 +34,93 @@ if TYPE_CHECKING:
     from antiphase.training.clip_task import train_clip
     from antiphase.training.loop import train
 
-_HOME = {
-    "APGD": "attacks",
-    "FAB": "attacks",
-    "CW": "attacks",
-    "DDN": "attacks",
-    "FMN": "attacks",
-    "MinimalL2": "attacks",
-    "PGD": "attacks",
-    "AutoAttack": "attacks",
-    "Square": "attacks",
-    "L2": "attacks",
-    "Linf": "attacks",
-    "Patch": "attacks",
-    "fgsm": "attacks",
-    "attack": "attacks.engine:run",
-    "sweep": "attacks.engine",
-    "load": "data",
-    "load_pairs": "data.pair_catalog",
-    "of_classes": "data.pairs",
-    "branch_alignment": "measures.jacobians_forward",
-    "distances": "measures.distances",
-    "l_sample": "measures.lipschitz",
-    "accuracy": "measures.success",
-    "success_rates": "measures.success",
-    "Differential": "models",
-    "Schedule": "models",
-    "Softmax": "models",
-    "ViTConfig": "models",
-    "Run": "models.run",
-    "CLIPConfig": "models.clip_config",
-    "convert": "models.convert",
-    "differentiate": "models.differentiate",
-    "taps": "models.taps",
-    "build": "models.vit",
-    "zero_shot": "models.zero_shot",
-    "ContrastiveConfig": "training",
-    "TrainConfig": "training",
-    "train": "training.loop",
-    "train_clip": "training.clip_task",
+
+class Name(NamedTuple):
+    """A public name: where it is defined, and an example that runs after those before it."""
+
+    home: str  # module, or module:name where it is called otherwise there
+    example: str
+    runs: bool = True  # by itself; else it needs data, a checkpoint or a trained CLIP
+
+
+API: dict[str, dict[str, Name]] = {
+    "Data": {
+        "load": Name("data", 'test = ap.load("digits", "test")'),
+        "ImageSet": Name("data.imageset", "few = ap.ImageSet.of_tensors(*test.subset(8).all[:2])"),
+        "load_pairs": Name("data.pair_catalog", 'captions = ap.load_pairs("flickr8k", "test")', runs=False),
+        "of_classes": Name("data.pairs", 'pairs = ap.of_classes(test, [[f"a {name}"] for name in test.class_names])'),
+    },
+    "Models": {
+        "Softmax": Name("models", "vit = ap.ViTConfig(patch=2, width=16, heads=2, attention=(ap.Softmax(),))"),
+        "Differential": Name("models", "attention = ap.Differential(lambda_init=0.8)"),
+        "Schedule": Name("models", "deeper = ap.Differential(lambda_init=ap.Schedule())"),
+        "ViTConfig": Name("models", "diffvit = ap.ViTConfig(patch=2, width=16, heads=2, attention=(attention,))"),
+        "CLIPConfig": Name("models.clip_config", 'clip_config = ap.Run("runs/clip").config', runs=False),
+        "build": Name("models.vit", "model = ap.build(diffvit, shape=(1, 8, 8), classes=10)"),
+        "taps": Name("models.taps", "with ap.taps(model) as maps:\n    model(test.subset(4).all.pixels)"),
+        "differentiate": Name(
+            "models.differentiate", "swapped, swap = ap.differentiate(ap.build(vit, shape=(1, 8, 8), classes=10))"
+        ),
+        "zero_shot": Name(
+            "models.zero_shot", 'classifier = ap.zero_shot(clip, test.class_names, ("a photo of {}",))', runs=False
+        ),
+        "convert": Name("models.convert", 'ap.convert("checkpoint_best.pt", "runs/diffclip")', runs=False),
+        "Run": Name("models.run", 'run_at = ap.Run("runs/vit")  # a folder; nothing is read yet'),
+    },
+    "Training": {
+        "TrainConfig": Name("training", "training = ap.TrainConfig(epochs=2)"),
+        "ContrastiveConfig": Name("training", "clip_training = ap.ContrastiveConfig(epochs=2)"),
+        "train": Name(
+            "training.loop",
+            'train = ap.load("digits", "train").subset(200)\n'
+            'softmax_run, run = (ap.train(m, training, train, test, f"runs/{m.title}") for m in (vit, diffvit))',
+        ),
+        "train_clip": Name(
+            "training.clip_task",
+            'clip_run = ap.train_clip(clip_config, clip_training, pairs, test, "runs/clip")',
+            runs=False,
+        ),
+    },
+    "Attacks": {
+        "Linf": Name("attacks", 'within = ap.Linf("8/255")'),
+        "L2": Name("attacks", "ball = ap.L2(0.5)"),
+        "Patch": Name("attacks", "patch = ap.Patch(1.0, width=2)"),
+        "PGD": Name("attacks", "pgd = ap.PGD(within=within, steps=5, restarts=2)"),
+        "fgsm": Name("attacks", "one_step = ap.fgsm(within)"),
+        "APGD": Name("attacks", "apgd = ap.APGD(within=within, steps=10)"),
+        "FAB": Name("attacks", "fab = ap.FAB(within=within, steps=10)"),
+        "Square": Name("attacks", "square = ap.Square(within=within, queries=50)"),
+        "AutoAttack": Name("attacks", "judge = ap.AutoAttack(within=within)"),
+        "CW": Name("attacks", "cw = ap.CW(searches=2, steps=10)"),
+        "DDN": Name("attacks", "ddn = ap.DDN(steps=10)"),
+        "FMN": Name("attacks", "fmn = ap.FMN(steps=10)"),
+        "MinimalL2": Name("attacks", "smallest = ap.MinimalL2(fmn=fmn, ddn=ddn, cw=cw)"),
+        "attack": Name("api", "result = ap.attack(run.classifier(), test.subset(16), pgd)"),
+        "sweep": Name("api", "results = ap.sweep(run.classifier(), test.subset(16), [pgd])"),
+    },
+    "Measures": {
+        "success_rates": Name("measures.success", 'rate = ap.success_rates(result)["asr_change"]'),
+        "distances": Name(
+            "measures.distances", "sizes = ap.distances(ap.attack(run.classifier(), test.subset(8), ddn))"
+        ),
+        "accuracy": Name("measures.success", "share = ap.accuracy(run.classifier(), test)"),
+        "branch_alignment": Name(
+            "measures.alignment:align", "layers = ap.branch_alignment(run.classifier(), test.subset(8), probes=4)"
+        ),
+        "l_sample": Name("measures.lipschitz", "lipschitz = ap.l_sample(run.classifier(), test.subset(8), draws=4)"),
+    },
+    "What commands do": {
+        "attack_run": Name("api", 'under_attack = ap.attack_run(run, images=test.subset(16), eps=["8/255"])'),
+        "measure": Name("api", 'measured = ap.measure(run, images=test.subset(8), measures="alignment", probes=4)'),
+        "theory": Name("api", "audit = ap.theory(run, softmax_run, images=test.subset(4), probes=4, draws=2)"),
+        "look": Name("api", 'views = ap.look([softmax_run, run], images=test.subset(2), eps=["16/255"], probes=4)'),
+        "compare": Name(
+            "api", 'both = ap.compare(softmax_run, run, images=test.subset(16), eps=["16/255"], measure_images=8)'
+        ),
+        "evaluate": Name("api", 'probes = ap.evaluate(run, "digits", tasks="few-shot")'),
+        "study": Name("api", 'studies = ap.study("list")'),
+        "report": Name("api", 'page = ap.report(softmax_run, run, out="page")'),
+    },
 }
 __all__ = [
     "APGD",
@@ -83,6 +134,7 @@ __all__ = [
     "CLIPConfig",
     "ContrastiveConfig",
     "Differential",
+    "ImageSet",
     "Linf",
     "MinimalL2",
     "Patch",
@@ -94,27 +146,45 @@ __all__ = [
     "ViTConfig",
     "accuracy",
     "attack",
+    "attack_run",
     "branch_alignment",
     "build",
+    "compare",
     "convert",
     "differentiate",
     "distances",
+    "evaluate",
     "fgsm",
     "l_sample",
     "load",
     "load_pairs",
+    "look",
+    "measure",
     "of_classes",
+    "report",
+    "study",
     "success_rates",
     "sweep",
     "taps",
+    "theory",
     "train",
     "train_clip",
     "zero_shot",
 ]
+_HOMES = {name: entry.home for group in API.values() for name, entry in group.items()}
+__all__ = sorted(_HOMES)
+__doc__ += "".join(
+    f"\n{group}\n" + "".join(f"    {line}\n" for entry in names.values() for line in entry.example.splitlines())
+    for group, names in API.items()
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _HOMES:
         raise AttributeError(f"module 'antiphase' has no attribute {name!r}")
-    module, _, attribute = _HOME[name].partition(":")
+    module, _, attribute = _HOMES[name].partition(":")
     return getattr(import_module(f"antiphase.{module}"), attribute or name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
@@ -31,6 +31,9 @@ from antiphase.config import Budget, InputError, check_fields
 from antiphase.files import require_folder, require_run
 from antiphase.results.questions import budgets
 from antiphase.scales import SCALES, ScaleName
+
+if TYPE_CHECKING:
+    from antiphase.data.imageset import ImageSet
 
 EXAMPLES = """\
   antiphase attack runs/diffvit --eps 4/255,8/255
@@ -156,7 +159,7 @@ def _place(word: str) -> Literal["random", "attention"] | tuple[int, int]:
     return top, left
 
 
-def run(command: Command) -> dict[str, Any]:
+def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
     folder = require_run(command.run)
     if command.out is not None:
         require_folder(command.out)
@@ -165,7 +168,7 @@ def run(command: Command) -> dict[str, Any]:
     from antiphase.runtime import pick_device
 
     run, device = Run(folder, command.source.prompts), pick_device(command.device)
-    images = command.source.choose(run.about, command.seed)
+    images = images or command.source.choose(run.about, command.seed)
     names = ("protocol", "seed", "save", "eight_bit", "compile")
     shared: dict[str, Any] = {name: getattr(command, name) for name in names}
     answers = attack_answers(run, images, command.attacks(), device=device, **shared)

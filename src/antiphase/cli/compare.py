@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
@@ -13,6 +13,9 @@ from antiphase.config import Budget
 from antiphase.files import require_folder, require_run
 from antiphase.results.questions import CompareConfig
 from antiphase.scales import SCALES, ScaleName
+
+if TYPE_CHECKING:
+    from antiphase.data.imageset import ImageSet
 
 EXAMPLES = """\
   antiphase compare runs/vit runs/diffvit --out runs/comparison --eps 4/255,8/255,16/255
@@ -40,21 +43,28 @@ class Command(OfRuns):
         return cls(pair=tyro.MISSING, out=tyro.MISSING, settings=settings, scale=scale, source=TestImages.at(scale))
 
 
-def run(command: Command) -> dict[str, Any]:
+def comparison(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
+    """The numbers alone; nothing is written but the answers in the folders of the runs."""
     first, second = (require_run(folder) for folder in command.pair)
-    require_folder(command.out)
-    from antiphase import files
     from antiphase.models.run import Run
     from antiphase.results.compare import compare
     from antiphase.runtime import pick_device
 
     runs = Run(first, command.source.prompts), Run(second, command.source.prompts)
-    images = command.source.choose(runs[0].about, command.settings.seed)
-    result = {"scale": command.scale} | compare(runs, images, command.settings, device=pick_device(command.device))
-    files.write_json(command.out / "comparison.json", result)
+    images = images or command.source.choose(runs[0].about, command.settings.seed)
+    return {"scale": command.scale} | compare(runs, images, command.settings, device=pick_device(command.device))
+
+
+def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
+    for folder in command.pair:
+        require_run(folder)
+    require_folder(command.out)
+    result = comparison(command, images)
+    from antiphase import files
     from antiphase.report.page import write_page
     from antiphase.report.pages.comparison import comparison_page
 
+    files.write_json(command.out / "comparison.json", result)
     return result | {"page": str(write_page(comparison_page(result), command.out / "report"))}
 
 

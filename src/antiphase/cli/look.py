@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
@@ -13,6 +13,9 @@ from antiphase.config import Budget, InputError
 from antiphase.files import require_run
 from antiphase.results.questions import LookQuestion, budgets
 from antiphase.scales import SCALES, ScaleName
+
+if TYPE_CHECKING:
+    from antiphase.data.imageset import ImageSet
 
 EXAMPLES = """\
   antiphase look runs/vit runs/diffvit
@@ -31,7 +34,7 @@ class Command(OfRuns):
         return cls(runs=tyro.MISSING, question=question, scale=scale, source=TestImages(images=IMAGES))
 
 
-def run(command: Command) -> dict[str, Any]:
+def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
     folders = [require_run(folder) for folder in command.runs]
     if not folders:
         raise InputError(
@@ -46,7 +49,8 @@ def run(command: Command) -> dict[str, Any]:
     looks = []
     for folder in folders:
         one = Run(folder, command.source.prompts)
-        answer = look(one, command.source.choose(one.about, question.seed), question, device=device).content
+        shown_to = images or command.source.choose(one.about, question.seed)
+        answer = look(one, shown_to, question, device=device).content
         shown = {name: answer[name] for name in ("data", "eps", "left_out")}
         looks.append({"run": str(folder), "title": answer["model"]} | shown)
     return {"looks": looks, "scale": command.scale}

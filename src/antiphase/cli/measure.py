@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
@@ -26,6 +26,9 @@ OF_TWO = ("alignment", "lambda")  # these need a model with two branches
 OF_PAIRS = ("cancellation", "correlation")  # and these at least two heads
 LEVELS = ("maps", "branch", "block")
 ESTIMATORS = ("sample", "power", "ascent")
+if TYPE_CHECKING:
+    from antiphase.data.imageset import ImageSet
+
 EXAMPLES = """\
   antiphase measure runs/diffvit
   antiphase measure runs/diffvit --measures cancellation,correlation --eps 4/255
@@ -84,7 +87,7 @@ class Command(OfRuns):
         ]
 
 
-def run(command: Command) -> dict[str, Any]:
+def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
     folder, base_folder = require_run(command.run), command.base
     if base_folder is not None:
         require_run(base_folder)
@@ -101,7 +104,7 @@ def run(command: Command) -> dict[str, Any]:
     check_names(command.cancellation.perturbations)
     run, device = Run(folder, command.source.prompts), pick_device(command.device)
     base = None if base_folder is None else Run(base_folder, command.source.prompts)
-    images = command.source.choose(run.about, command.seed)
+    images = images or command.source.choose(run.about, command.seed)
     result: dict[str, Any] = {"run": str(folder), "title": run.config.title, "scale": command.scale}
     for name in command.measures or _all_of(run.config):
         if name == "lambda":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
@@ -12,6 +12,9 @@ from antiphase.cli.flags import OfRuns, TestImages
 from antiphase.files import require_run
 from antiphase.scales import SCALES, ScaleName
 from antiphase.theory.question import AuditQuestion
+
+if TYPE_CHECKING:
+    from antiphase.data.imageset import ImageSet
 
 EXAMPLES = """\
   antiphase theory runs/diffvit --base runs/vit
@@ -30,7 +33,7 @@ class Command(OfRuns):
         return cls(run=tyro.MISSING, question=question, scale=scale, source=TestImages.at(scale))
 
 
-def run(command: Command) -> dict[str, Any]:
+def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
     folders = [require_run(f) for f in (command.run, command.base) if f is not None]
     from antiphase.models.run import Run
     from antiphase.results.theory import audited, theory
@@ -38,7 +41,7 @@ def run(command: Command) -> dict[str, Any]:
 
     run, base = (*(Run(folder, command.source.prompts) for folder in folders), None)[:2]
     assert run is not None
-    images = command.source.choose(run.about, command.question.seed)
+    images = images or command.source.choose(run.about, command.question.seed)
     answer = theory(run, images, command.question, base=base, device=pick_device(command.device))
     where = {"run": str(folders[0]), "base": None if base is None else str(folders[1])}
     return {**audited(answer.content), **where, "scale": command.scale}

@@ -6,7 +6,7 @@ n images, C channels, H x W pixels.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -114,6 +114,23 @@ class ImageSet:
         if len(self.labels) != len(self.ids):
             raise InputError(f"{self.name}: {len(self.labels)} labels for {len(self.ids)} images")
 
+    @classmethod
+    def of_tensors(cls, pixels: Tensor, labels: Tensor | None = None, class_names: Sequence[str] = ()) -> ImageSet:
+        """Images in memory: pixels (n, C, H, W) in [0,1] and labels (n,), all 0 where none are given."""
+        if pixels.ndim != 4 or not len(pixels):
+            raise InputError(f"images are a tensor (n, C, H, W) with n >= 1, got shape {tuple(pixels.shape)}")
+        n = len(pixels)
+        classes = np.zeros(n, np.int64) if labels is None else labels.cpu().numpy().astype(np.int64)
+        if classes.shape != (n,):
+            raise InputError(
+                f"labels are a tensor (n,) with one label per image, got shape {classes.shape} for {n} images"
+            )
+        names = tuple(class_names) or tuple(map(str, range(int(classes.max()) + 1)))
+        ids = np.arange(n)
+        content = hashlib.sha256(pixels.cpu().contiguous().numpy().tobytes()).hexdigest()[:16]
+        source = TensorSource(pixels.cpu(), {i: i for i in range(n)})
+        return cls("tensors", "test", names, checked_labels(classes, len(names), "labels"), ids, source, content)
+
     def __len__(self) -> int:
         return len(self.labels)
 
@@ -174,6 +191,19 @@ class ImageSet:
     def all(self) -> Batch:
         """Everything at once; meant for subsets."""
         return self.batch(np.arange(len(self)))
+
+
+Images = (
+    ImageSet | Tensor | tuple[Tensor, Tensor]
+)  # what every function about images takes; a tuple is (pixels, labels)
+
+
+def as_images(images: Images, class_names: Sequence[str] = ()) -> ImageSet:
+    """An ImageSet as it is; tensors as one."""
+    if isinstance(images, ImageSet):
+        return images
+    pixels, labels = images if isinstance(images, tuple) else (images, None)
+    return ImageSet.of_tensors(pixels, labels, class_names)
 
 
 def checked_labels(labels: NDArray[np.int64], classes: int, where: str) -> NDArray[np.int64]:

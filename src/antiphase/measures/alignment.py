@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from antiphase import console
 from antiphase.config import InputError
-from antiphase.data.imageset import ImageSet
+from antiphase.data.imageset import Images, ImageSet, as_images
 from antiphase.measures.branch_pairs import Alignment, Coupling, alignment_of, gram, lambdas_of, weighted_maps
 from antiphase.measures.jacobians_forward import PAPER_EPS, branch_alignment, gram_probes
 from antiphase.measures.jacobians_local import local_alignment
@@ -50,7 +50,7 @@ def check_reading(name: str) -> None:
 
 def align(
     classifier: nn.Module,
-    images: ImageSet,
+    images: Images,
     reading: str = "R1",
     *,
     coupling: Coupling = "branches",
@@ -62,6 +62,7 @@ def align(
     device: torch.device | str = "cpu",
 ) -> list[Alignment]:
     """Branch alignment of every layer that has two branches, in one of the READINGS."""
+    images = as_images(images)
     check_reading(reading)
     common: dict[str, Any] = {"coupling": coupling, "seed": seed, "batch_size": batch_size, "device": device}
     near = common | {"around": eps}

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from antiphase import console, runtime
 from antiphase.config import InputError
 from antiphase.console import Clock
-from antiphase.data.imageset import Batch, ImageSet
+from antiphase.data.imageset import Batch, Images, ImageSet, as_images
 from antiphase.measures.ascent import climb
 from antiphase.measures.jacobians_forward import PAPER_EPS
 from antiphase.measures.power_iteration import sigma_max
@@ -149,7 +149,7 @@ class SampledLipschitz:
 
 def l_sample(
     classifier: nn.Module,
-    images: ImageSet,
+    images: Images,
     *,
     draws: int,
     level: Level = "maps",
@@ -161,6 +161,7 @@ def l_sample(
     device: torch.device | str = "cpu",
 ) -> list[SampledLipschitz]:
     """L-sample of every layer: xi uniform on [-eps, eps]^n, the same xi for every model; with `clip`, x+xi in [0,1]."""
+    images = as_images(images)
     if draws < 1:
         raise InputError(f"draws={draws} must be at least 1")
     if spectral and level != "maps":

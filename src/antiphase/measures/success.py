@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from antiphase.attacks.engine import AttackResult
-from antiphase.data.imageset import ImageSet
+from antiphase.data.imageset import Images, as_images
 from antiphase.measures.stats import rate
 from antiphase.models.fast_path import fast_path
 from antiphase.runtime import frozen
@@ -44,9 +44,10 @@ def rates_of(correct: NDArray[np.bool_], changed_in_restart: NDArray[np.bool_]) 
 
 
 def predictions(
-    classifier: nn.Module, images: ImageSet, *, batch_size: int = 256, device: torch.device | str = "cpu"
+    classifier: nn.Module, images: Images, *, batch_size: int = 256, device: torch.device | str = "cpu"
 ) -> NDArray[np.int64]:
     """The class predicted for each image."""
+    images = as_images(images)
     with frozen(classifier), fast_path(classifier), torch.no_grad():
         parts = [classifier(batch.pixels.to(device)).argmax(dim=1).cpu() for batch in images.batches(batch_size)]
     classes: NDArray[np.int64] = torch.cat(parts).numpy()
@@ -54,7 +55,8 @@ def predictions(
 
 
 def accuracy(
-    classifier: nn.Module, images: ImageSet, *, batch_size: int = 256, device: torch.device | str = "cpu"
+    classifier: nn.Module, images: Images, *, batch_size: int = 256, device: torch.device | str = "cpu"
 ) -> float:
     """Share of images classified correctly."""
+    images = as_images(images)
     return float((predictions(classifier, images, batch_size=batch_size, device=device) == images.labels).mean())
