@@ -74,7 +74,10 @@ def test_functions_take_an_image_set_or_tensors(pair):
     [
         (lambda run: ap.measure(run, probse=3), "'probse' is no argument here"),
         (lambda run: ap.attack_run(run, eps=["4/0"]), "'4/0' is not a budget"),
-        (lambda run: ap.attack(run.classifier(), ap.load("digits", "test"), 1, ap.fgsm(ap.Linf(0.1))), "brings its labels"),
+        (
+            lambda run: ap.attack(run.classifier(), ap.load("digits", "test"), 1, ap.fgsm(ap.Linf(0.1))),
+            "brings its labels",
+        ),
         (lambda run: ap.attack(run.classifier(), torch.zeros(1, 1, 8, 8), ap.fgsm(ap.Linf(0.1))), "need their labels"),
         (lambda _: ap.ImageSet.of_tensors(torch.zeros(8, 8)), r"a tensor \(n, C, H, W\)"),
         (lambda _: ap.ImageSet.of_tensors(torch.zeros(2, 1, 8, 8), torch.zeros(3)), "one label per image"),

@@ -55,7 +55,9 @@ API: dict[str, dict[str, Name]] = {
         "Differential": Name("models", "attention = ap.Differential(lambda_init=0.8)"),
         "Schedule": Name("models", "deeper = ap.Differential(lambda_init=ap.Schedule())"),
         "ViTConfig": Name("models", "diffvit = ap.ViTConfig(patch=2, width=16, heads=2, attention=(attention,))"),
-        "CLIPConfig": Name("models.clip_config", 'clip_config = ap.Run("runs/clip").config', runs=False),
+        "CLIPConfig": Name(
+            "models.clip_config", 'is_clip = isinstance(ap.Run("runs/clip").config, ap.CLIPConfig)', runs=False
+        ),
         "build": Name("models.vit", "model = ap.build(diffvit, shape=(1, 8, 8), classes=10)"),
         "taps": Name("models.taps", "with ap.taps(model) as maps:\n    model(test.subset(4).all.pixels)"),
         "differentiate": Name(
@@ -77,7 +79,7 @@ API: dict[str, dict[str, Name]] = {
         ),
         "train_clip": Name(
             "training.clip_task",
-            'clip_run = ap.train_clip(clip_config, clip_training, pairs, test, "runs/clip")',
+            'clip_run = ap.train_clip(ap.Run("runs/clip").config, clip_training, pairs, test, "runs/clip")',
             runs=False,
         ),
     },
