@@ -21,6 +21,12 @@ def test_dir_and_all_list_the_documented_names_and_nothing_else():
         assert getattr(ap, name).__doc__
 
 
+def test_functions_named_like_packages_stay_functions_once_these_are_imported():
+
+    assert callable(ap.theory)
+    assert callable(ap.report)
+
+
 def test_the_examples_run_in_the_order_in_which_they_are_listed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     session = {"ap": ap}

@@ -8,7 +8,9 @@ imported when first used, so `import antiphase` is light; docs/api.md has their 
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -190,3 +192,13 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return list(__all__)
+
+
+class _Face(ModuleType):
+    """Importing the packages `theory` and `report` sets attributes of these names; here the functions keep them."""
+
+    def __getattribute__(self, name: str) -> Any:
+        return __getattr__(name) if name in ("theory", "report") else super().__getattribute__(name)
+
+
+sys.modules[__name__].__class__ = _Face

@@ -140,6 +140,8 @@ def _read_union(members: tuple[Any, ...], plain: Any, where: str) -> Any:
             kinds = ", ".join(m.__name__ for m in members if dataclasses.is_dataclass(m) and isinstance(m, type))
             raise InputError(f"{where} has kind {plain['kind']!r}; it takes {kinds}")
         return _read(named[0], plain, where)
+    if len(given := [member for member in members if member is not type(None)]) == 1:
+        return _read(given[0], plain, where)
     for member in members:
         try:
             return _read(member, plain, where)

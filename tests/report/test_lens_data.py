@@ -2,6 +2,7 @@
 
 import json
 
+from antiphase.report import lens_data
 from antiphase.report.lens_data import payload, start, together
 
 
@@ -21,6 +22,6 @@ def test_looks_at_other_images_or_beyond_the_room_are_left_out_by_name(compariso
     chosen, left = together([("a", cells[0]), ("b", cells[1]), ("c", other)])
     assert [name for name, _ in chosen] == ["a", "b"]
     assert left == ["c"]
-    monkeypatch.setattr("antiphase.report.lens_data.ROOM", len(cells[0]["packed"]) + 10)
+    monkeypatch.setattr(lens_data, "ROOM", len(cells[0]["packed"]) + 10)
     assert together([("a", cells[0]), ("b", cells[1])])[1] == ["b"]
     assert json.dumps(payload(chosen, {"a": 0, "b": 1}), allow_nan=False)

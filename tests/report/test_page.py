@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from antiphase.config import InputError
+from antiphase.report import page as page_module
 from antiphase.report.page import write_page
 from antiphase.report.page_parts import Page, Section, Slot, study_table
 from antiphase.report.pages.comparison import comparison_page
@@ -56,7 +57,7 @@ def test_a_page_without_rows_verdicts_or_models_says_so(tmp_path):
 
 
 def test_a_page_too_large_is_refused_before_anything_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr("antiphase.report.page.LARGEST", 1000)
+    monkeypatch.setattr(page_module, "LARGEST", 1000)
     with pytest.raises(InputError, match="fewer images in antiphase look"):
         write_page(Page(title="x", lede=""), tmp_path / "page")
     assert not (tmp_path / "page").exists()

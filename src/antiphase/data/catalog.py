@@ -71,6 +71,9 @@ CATALOG: dict[str, CatalogEntry] = {
     ),
     "food101": CatalogEntry(("food-101",), size=224, reader="downstream:load_food101"),
 }
+COCO_CAPTIONS = (
+    "coco-captions*"  # a folder kept for its captions: where there is another, that one is for classification
+)
 MMVP = CatalogEntry(("MMVP_VLM", "mmvp_vlm", "MMVP_VLM-*", "mmvp"), size=224, splits=TEST)  # statements, no classes
 FOLDER_SIZE = 64  # side of images from a folder of the user's own, unless --image-size says otherwise
 
@@ -163,7 +166,7 @@ def find_folder(name: str, entry: CatalogEntry, root: str | Path | None, *, down
 
 def _claimed(folder: str, pattern: str) -> bool:
     """Another set says more exactly that this folder is its own: imagenet-a is no copy of imagenet, though imagenet-* fits."""
-    others = (other for entry in CATALOG.values() for other in entry.folders)
+    others = (*(other for entry in CATALOG.values() for other in entry.folders), COCO_CAPTIONS)
     return any(_exact(other) > _exact(pattern) and fnmatch(folder, other) for other in others)
 
 

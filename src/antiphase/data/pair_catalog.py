@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antiphase.config import InputError
-from antiphase.data.catalog import CatalogEntry, find_folder
+from antiphase.data.catalog import COCO_CAPTIONS, CatalogEntry, find_folder
 
 if TYPE_CHECKING:
     from antiphase.data.pairs import PairSet
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PAIR_CATALOG: dict[str, CatalogEntry] = {
     "flickr8k": CatalogEntry(("flickr8k", "Flickr8k", "flickr8k-*"), size=224),
     "flickr30k": CatalogEntry(("flickr30k", "Flickr30k", "flickr30k-*"), size=224),
-    "coco": CatalogEntry(("coco", "coco2017", "coco-*"), size=224),
+    "coco": CatalogEntry((COCO_CAPTIONS, "coco", "coco2017", "coco-*"), size=224),
 }
 SPLITS = ("train", "val", "test", "all")
 
