@@ -13,7 +13,7 @@ TEXTS = [
     for path in (ROOT.glob("*.md") if folder == "." else (ROOT / folder).rglob(f"*.{ending}"))
     if path.name != "test_docs.py"
 ]
-UNCHECKED = ("log.md", "CHANGELOG.md", "architecture.md")  # the first two speak of what was
+UNCHECKED = ("log.md", "CHANGELOG.md")  # they speak of what was
 
 
 def test_every_section_of_the_method_that_is_cited_exists():
@@ -49,6 +49,7 @@ def test_every_file_that_a_page_names_exists():
         if page.name in UNCHECKED:
             continue
         for path in map("".join, named.findall(page.read_text())):
-            if not any((root / path).exists() for root in (ROOT, ROOT / "src/antiphase")):
+            invented = "NAME" in path  # a file that is to be added
+            if not invented and not any((root / path).exists() for root in (ROOT, ROOT / "src/antiphase")):
                 lost.append(f"{page.name}: {path}")
     assert not lost

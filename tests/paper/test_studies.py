@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from antiphase.config import InputError
 from antiphase.paper.catalog import chosen, groups, studies
-from antiphase.paper.claims import CLAIMS, predictions_of, verdicts
+from antiphase.paper.claims import CLAIMS, verdicts
 from antiphase.paper.cost import Prices, duration, operations
 from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
@@ -50,13 +50,16 @@ def test_a_study_runs_all_cells_that_its_predictions_need(scale):
         for prediction in study.predictions(grid):
             needed = [*prediction.cells, *prediction.witnesses(grid)]
             assert {cell.key for cell in needed} <= there, (study.name, prediction.name)
+            assert prediction.claim in study.claims
             assert prediction.claim in CLAIMS
 
 
-def test_names_of_predictions_tell_them_apart():
-    for claim, listed in predictions_of(studies().values(), Grid.at("paper")).items():
-        names = [(c.reading, c.part, c.name) for c in listed]
-        assert len(names) == len(set(names)), claim
+def test_names_of_predictions_tell_them_apart_and_every_claim_of_a_study_has_one():
+    grid = Grid.at("paper")
+    names = [(p.claim, p.reading, p.part, p.name) for study in studies().values() for p in study.predictions(grid)]
+    assert len(names) == len(set(names))
+    for study in studies().values():
+        assert set(study.claims) == {prediction.claim for prediction in study.predictions(grid)}, study.name
 
 
 def test_the_depth_1_diffvit_is_one_cell_in_every_study_that_looks_at_it():

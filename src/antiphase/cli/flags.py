@@ -67,7 +67,7 @@ class TestImages(DataFlags):
         return cls(images=SCALES[scale].eval_images)
 
     def choose(self, about: dict[str, Any], seed: int) -> ImageSet:
-        return at_most(self.of_run(about).load("test"), self.images, seed)
+        return self.of_run(about).load("test").at_most(self.images, seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,3 @@ class OfRuns:
     source: TestImages = TestImages()
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps
     json: bool = False  # print the result as JSON on stdout
-
-
-def at_most(images: ImageSet, n: int | None, seed: int) -> ImageSet:
-    return images.at_most(n, seed)

@@ -15,7 +15,7 @@ from antiphase.data.pair_catalog import PAIR_CATALOG
 from antiphase.evals.config import PAIRS, check_data_exists
 from antiphase.files import require_folder
 from antiphase.paper.catalog import chosen, studies
-from antiphase.paper.claims import predictions_of, verdicts
+from antiphase.paper.claims import verdicts
 from antiphase.paper.cost import Prices
 from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
@@ -84,7 +84,7 @@ def run(command: Command) -> dict[str, Any]:
     grid = Grid.at(command.scale, command.data, given and given[0])
     about = {"action": command.action, "scale": command.scale, "ledger": str(command.ledger)}
     if command.action == "list":
-        return about | {"studies": [_described(study, Grid.at("paper")) for study in named]}
+        return about | {"studies": [_described(study) for study in named]}
     if command.action == "run":
         if command.dry_run:
             return about | _planned(command, named, grid, ledger)
@@ -103,12 +103,12 @@ def run(command: Command) -> dict[str, Any]:
     return about | _exported(command, named, grid, answers)
 
 
-def _described(study: Study, grid: Grid) -> dict[str, Any]:
+def _described(study: Study) -> dict[str, Any]:
     return {
         "name": study.name,
         "title": study.title,
         "question": study.question,
-        "claims": study.claims(grid),
+        "claims": list(study.claims),
         "minutes": study.minutes,
         "priced": study.priced,
         "clip": study.clip,
@@ -125,7 +125,7 @@ def _table(study: Study, grid: Grid, answers: Answers) -> dict[str, Any]:
 def _shown(study: Study, grid: Grid, answers: Answers) -> dict[str, Any]:
     cells = [{"kind": cell.kind, "title": cell.title, "key": cell.key} for cell in study.cells(grid)]
     listed = [{"claim": c.claim, "part": c.part, "reading": c.reading, "name": c.name} for c in study.predictions(grid)]
-    return _described(study, grid) | {"cells": cells, "contrasts": listed} | _table(study, grid, answers)
+    return _described(study) | {"cells": cells, "contrasts": listed} | _table(study, grid, answers)
 
 
 def _cells(named: list[Study], grid: Grid) -> list[Cell]:
@@ -181,15 +181,15 @@ def _run(command: Command, named: list[Study], grid: Grid, ledger: Ledger, given
     answers = Answers(ledger)
     return {
         "studies": [_table(study, grid, answers) for study in named],
-        "verdicts": [v for v in _verdicts(command, grid, answers) if v["claim"] in _claims(named, grid)],
+        "verdicts": verdicts(studies().values(), grid, answers, _claims(named)),
         "failed": [{"title": titles[key], "key": key, "error": error} for key, error in outcome.failed.items()],
         "waiting": [titles[key] for key in outcome.waiting],
         "absent": absent,
     }
 
 
-def _claims(named: list[Study], grid: Grid) -> set[str]:
-    return {claim for study in named for claim in study.claims(grid)}
+def _claims(named: list[Study]) -> set[str]:
+    return {claim for study in named for claim in study.claims}
 
 
 def _status(named: list[Study], grid: Grid, ledger: Ledger) -> dict[str, Any]:
@@ -219,16 +219,8 @@ def _total(spent: list[tuple[float, float]]) -> dict[str, float]:
 
 
 def _verdicts(command: Command, grid: Grid, answers: Answers) -> list[dict[str, Any]]:
-    """Of all claims, or of those that the named studies decide; a claim is always decided by everything listed for it."""
-    wanted = _claims(chosen(command.names), grid) if command.names else None
-    every = list(studies().values())
-    listed = predictions_of(every, grid)
-    shown = [v for v in verdicts(every, grid, answers) if wanted is None or v["claim"] in wanted]
-    return [v | {"studies": _deciding(v["claim"], every, grid)} for v in shown if wanted is None or listed[v["claim"]]]
-
-
-def _deciding(claim: str, every: list[Study], grid: Grid) -> list[str]:
-    return [study.name for study in every if claim in study.claims(grid)]
+    """Of all claims, or of those that the named studies decide."""
+    return verdicts(studies().values(), grid, answers, _claims(chosen(command.names)) if command.names else None)
 
 
 def _exported(command: Command, named: list[Study], grid: Grid, answers: Answers) -> dict[str, Any]:

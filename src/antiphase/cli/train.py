@@ -8,7 +8,7 @@ from typing import Any
 
 import tyro
 
-from antiphase.cli.flags import DataFlags, at_most
+from antiphase.cli.flags import DataFlags
 from antiphase.config import InputError, check_fields, overlaid, read_yaml
 from antiphase.files import require_folder
 from antiphase.models.config import ViTConfig
@@ -73,7 +73,7 @@ def run(command: Command) -> dict[str, Any]:
     from antiphase.training.loop import train
 
     device = pick_device(command.device)
-    train_set = at_most(command.images.load("train"), command.train_images, command.training.seed)
+    train_set = command.images.load("train").at_most(command.train_images, command.training.seed)
     test_set = command.images.load("test")
     run = train(command.model, command.training, train_set, test_set, command.out, device=device, scale=command.scale)
     return {"run": str(run.folder), "title": run.config.title, "weights_sha256": run.weights_digest, "log": run.log}

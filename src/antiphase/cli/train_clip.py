@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
-from antiphase.cli.flags import at_most
 from antiphase.cli.train import ABOUT_A_RUN
 from antiphase.clip_scales import CLIP_SCALES, ClipScale
 from antiphase.config import InputError, check_fields, from_plain, overlaid, read_yaml
@@ -131,7 +130,7 @@ class PairFlags:
         options = {"root": self.data_root, "image_size": size, "download": self.download}
         images, test_images = (load(self.pairs, split, **options) for split in ("train", "test"))
         prompts = templates(self.prompts)
-        images = at_most(images, self.train_images, seed)
+        images = images.at_most(self.train_images, seed)
         return pairs_from_prompts(images, prompts), test_images, prompts
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -39,18 +39,29 @@ CLAIMS = {
 }
 
 
-def predictions_of(studies: Iterable[Study], grid: Grid) -> dict[str, list[Prediction]]:
-    """Every claim with what all studies list for it."""
-    listed: dict[str, list[Prediction]] = {claim: [] for claim in CLAIMS}
+def verdicts(
+    studies: Iterable[Study], grid: Grid, answers: Answers, claims: Collection[str] | None = None
+) -> list[dict[str, Any]]:
+    """One row per claim: the verdict under its first reading, those under the others, those of its parts, every contrast, and
+    the studies that decide it. Of all claims, or of those that are named and have a prediction at this scale.
+
+    A claim is always decided by everything that any study lists for it.
+    """
+    listed: dict[str, list[Prediction]] = {claim: [] for claim in CLAIMS if claims is None or claim in claims}
+    deciding: dict[str, list[str]] = {claim: [] for claim in listed}
     for study in studies:
-        for prediction in study.predictions(grid):
+        if not listed.keys() & set(study.claims):
+            continue
+        own = [prediction for prediction in study.predictions(grid) if prediction.claim in listed]
+        for prediction in own:
             listed[prediction.claim].append(prediction)
-    return listed
-
-
-def verdicts(studies: Iterable[Study], grid: Grid, answers: Answers) -> list[dict[str, Any]]:
-    """One row per claim: the verdict under its first reading, those under the others, those of its parts, every contrast."""
-    return [_judge(claim, listed, grid, answers) for claim, listed in predictions_of(studies, grid).items()]
+        for claim in dict.fromkeys(prediction.claim for prediction in own):
+            deciding[claim].append(study.name)
+    return [
+        _judge(claim, predictions, grid, answers) | {"studies": deciding[claim]}
+        for claim, predictions in listed.items()
+        if predictions or claims is None
+    ]
 
 
 def _judge(claim: str, listed: list[Prediction], grid: Grid, answers: Answers) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class Mixed(nn.Module):
 
 
 @dataclass(frozen=True)
-class Course(ContrastiveTask):
+class OtherEncoderTask(ContrastiveTask):
     """What a CLIP learns, with the other encoder in place of its vision tower."""
 
     differential: bool = False
@@ -90,9 +90,9 @@ def train_and_attack(
     scale: str | None = None,
 ) -> Content:
     """Trained to the end (or from where it stands), tested by its classes in words, and attacked."""
-    course = Course(cell.model, cell.training, train_set, test_set, words, differential=cell.differential)
-    run = train_task(course, folder, device=device, scale=scale)
-    clip = course.model()
+    task = OtherEncoderTask(cell.model, cell.training, train_set, test_set, words, differential=cell.differential)
+    run = train_task(task, folder, device=device, scale=scale)
+    clip = task.model()
     load_weights(clip, read_tensors(run.folder, "weights"), str(run.folder))
     assert isinstance(clip, CLIP)
     model = zero_shot(clip.to(device).eval(), tested_on.class_names, words)

@@ -178,6 +178,7 @@ class Study:
     question: str
     lines: Callable[[Grid], Sequence[Line]]
     predictions: Callable[[Grid], list[Prediction]] = no_predictions
+    claims: tuple[str, ...] = ()  # that its predictions are about; a small scale may have predictions for fewer
     aliases: tuple[str, ...] = ()  # other names that the command line takes
     minutes: float  # of two cores at the cpu scale, on an empty ledger: processor time, halved
     priced: bool = False  # from one seed of three; else every cell was run
@@ -192,6 +193,3 @@ class Study:
 
     def table(self, grid: Grid, answers: Answers) -> list[TableRow]:
         return [row for line in self.lines(grid) for row in line.rows(answers)]
-
-    def claims(self, grid: Grid) -> list[str]:
-        return list(dict.fromkeys(prediction.claim for prediction in self.predictions(grid)))

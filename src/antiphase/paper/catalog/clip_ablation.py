@@ -76,6 +76,7 @@ def predictions(grid: Grid) -> list[Prediction]:
 STUDIES = (
     Study(
         name="clip-ablation",
+        claims=("K14", "K15"),
         title="CLIP ablation: vision tower only, schedule, lambda_init",
         question="What do a schedule, another lambda_init and differential attention in one tower do to zero-shot accuracy?",
         minutes=21.7,

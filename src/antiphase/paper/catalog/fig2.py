@@ -119,6 +119,7 @@ def _narrows(grid: Grid) -> list[Prediction]:
 STUDIES = (
     Study(
         name="fig2a",
+        claims=("K1", "K19"),
         title="Figure 2a: PGD on ViT and DiffViT of depth 1",
         question="Is a depth-1 DiffViT easier to fool than its ViT at every budget, and does the gap narrow with more classes?",
         minutes=12.7,
@@ -127,6 +128,7 @@ STUDIES = (
     ),
     Study(
         name="fig2c",
+        claims=("K1",),
         title="Figure 2c: patch attacks on ViT and DiffViT of depth 1",
         question="Is a depth-1 DiffViT easier to fool than its ViT by a patch of every width?",
         minutes=4.3,

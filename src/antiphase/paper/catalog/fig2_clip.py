@@ -60,6 +60,7 @@ def _at_least(a: Array, b: Array) -> Array:
 STUDIES = (
     Study(
         name="fig2b",
+        claims=("K9", "K10"),
         title="Figure 2b: PGD on CLIP and DiffCLIP",
         question="Is DiffCLIP easier to fool than CLIP by perturbed pixels?",
         minutes=9.3,
@@ -70,6 +71,7 @@ STUDIES = (
     ),
     Study(
         name="fig2d",
+        claims=("K9", "K10"),
         title="Figure 2d: patch attacks on CLIP and DiffCLIP",
         question="Is DiffCLIP easier to fool than CLIP by a patch?",
         minutes=7.7,

@@ -58,6 +58,7 @@ def _autoattack_predictions(grid: Grid) -> list[Prediction]:
 STUDIES = (
     Study(
         name="fig3a",
+        claims=("K3", "K4"),
         title="Figure 3a: PGD against depth",
         question="Does the DiffViT become harder to fool with depth and cross below the ViT, and do both saturate at 4/255?",
         minutes=33.9,
@@ -67,6 +68,7 @@ STUDIES = (
     ),
     Study(
         name="fig3b",
+        claims=("K23",),
         title="Figure 3b: AutoAttack against depth",
         question="Does AutoAttack show the same trend with depth as PGD?",
         minutes=40.5,

@@ -42,6 +42,7 @@ def predictions(grid: Grid) -> list[Prediction]:
 STUDIES = (
     Study(
         name="fig3c",
+        claims=("K5",),
         title="Figure 3c: the L2 perturbation that Carlini-Wagner needs, against depth",
         question="Does a deeper DiffViT need a larger perturbation?",
         minutes=29.5,

@@ -62,6 +62,7 @@ def predictions(grid: Grid) -> list[Prediction]:
 STUDIES = (
     Study(
         name="fig3d",
+        claims=("K6",),
         title="Figure 3d: local Lipschitz of the maps against depth",
         question="Does the local Lipschitz estimate rise with depth, and is it larger for the DiffViT?",
         minutes=35.2,

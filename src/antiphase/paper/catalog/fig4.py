@@ -104,6 +104,7 @@ def predictions(grid: Grid) -> list[Prediction]:
 STUDIES = (
     Study(
         name="fig4",
+        claims=("K7", "K20"),
         title="Figure 4: local Lipschitz of the maps, layer by layer",
         question="Is L largest where lambda is large, lower in later layers, and wider spread in the DiffViT?",
         minutes=18.9,

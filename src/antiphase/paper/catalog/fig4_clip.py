@@ -110,6 +110,7 @@ STUDIES = (
     ),
     Study(
         name="fig5-clip",
+        claims=("K8",),
         title="Figure 5 for DiffCLIP: frequency of opposed changes of the two maps, layer by layer",
         question="Are the branches of DiffCLIP opposed most often in its first layer?",
         minutes=7.8,

@@ -73,6 +73,7 @@ def predictions(grid: Grid) -> list[Prediction]:
 STUDIES = (
     Study(
         name="fig5",
+        claims=("K8",),
         title="Figure 5: frequency of negative gradient alignment",
         question="Do the input gradients of A1 and A2 oppose each other on more than half of the images, beyond the controls?",
         minutes=3.0,

@@ -46,6 +46,7 @@ def predictions(grid: Grid) -> list[Prediction]:
 STUDIES = (
     Study(
         name="fig6",
+        claims=("K11",),
         title="Figure 6: the union of three restarts",
         question="Do restarts raise attack success, and do the order of the models and the depth trend stay?",
         minutes=40.2,

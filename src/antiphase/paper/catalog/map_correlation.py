@@ -56,6 +56,7 @@ def predictions(grid: Grid) -> list[Prediction]:
 STUDIES = (
     Study(
         name="map-correlation",
+        claims=("K24",),
         aliases=("c1",),
         title="C1: correlation of the two maps and of their changes",
         question="Are A1 and A2 alike on noisy images and not on clean ones, and do they move alike under noise?",

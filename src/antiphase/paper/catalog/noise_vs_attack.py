@@ -70,6 +70,7 @@ def predictions(grid: Grid) -> list[Prediction]:
 STUDIES = (
     Study(
         name="noise-vs-attack",
+        claims=("K13", "K22"),
         aliases=("x1",),
         title="X1: changes of A1 and A2 under noise and under attack, 8/255",
         question="Do the two maps move alike under noise (cancelled) and against each other under attack (amplified)?",

@@ -84,6 +84,7 @@ def predictions(grid: Grid) -> list[Prediction]:
 STUDIES = (
     Study(
         name="table1",
+        claims=("K2",),
         title="Table 1: attack success against lambda_init, depth-1 DiffViT, PGD (the paper's at 1/255)",
         question="Does attack success rise to lambda_init 0.8 and fall beyond, and is it the subtraction or the gain?",
         minutes=9.2,

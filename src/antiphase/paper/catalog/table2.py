@@ -80,6 +80,7 @@ def predictions(grid: Grid) -> list[Prediction]:
 STUDIES = (
     Study(
         name="table2",
+        claims=("K18",),
         title="Table 2: ViT and DiffViT of depth 4 on Tiny ImageNet",
         question="Is the DiffViT easier to fool on Tiny ImageNet too, most at 1/255, and do both converge at 4/255?",
         minutes=22.8,

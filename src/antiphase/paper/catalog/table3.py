@@ -77,6 +77,7 @@ def predictions(grid: Grid) -> list[Prediction]:
 STUDIES = (
     Study(
         name="table3",
+        claims=("K12",),
         title="Table 3: adversarial training of a depth-1 DiffViT",
         question="What does adversarial training at 0.25, 0.5 and 1/255 buy at each budget, and what does it cost in accuracy?",
         minutes=16.2,

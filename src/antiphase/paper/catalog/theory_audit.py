@@ -153,6 +153,7 @@ def predictions(grid: Grid) -> list[Prediction]:
 STUDIES = (
     Study(
         name="theory-audit",
+        claims=("K16", "K17", "K21"),
         aliases=("x2",),
         title="X2: the theory audit on trained depth-1 pairs",
         question="Which lemmas and theorems hold on trained pairs, and is cancellation stronger in the DiffViT?",
