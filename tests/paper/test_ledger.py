@@ -86,7 +86,7 @@ def test_what_is_needed_comes_first_and_once():
 def test_run_does_only_what_is_missing(place):
     first = execute.run(toys(3), place, answer=answered)
     again = execute.run(toys(5), place, answer=answered)
-    assert (len(first.computed), len(again.computed), len(again.found)) == (3, 2, 3)
+    assert (len(first.computed), len(again.computed), len(again.present)) == (3, 2, 3)
     row = place.ledger.row(Toy(number=4))
     assert row["answer"] == {"square": 16}
     assert {"environment", "machine", "seeds", "data", "seconds"} <= set(row["provenance"])

@@ -65,13 +65,13 @@ class Command:
         return expand_groups(tuple(word.strip() for word in self.on.split(",")))
 
     def wanted(self) -> tuple[Task, ...]:
-        found: list[Task] = []
+        tasks: list[Task] = []
         for word in [] if self.tasks is None else self.tasks.split(","):
             known = [task for task in TASKS if task == word.strip()]
             if not known:
                 raise InputError(f"task {word.strip()!r} is not known: --tasks takes {', '.join(TASKS)}")
-            found += known
-        return tuple(found)
+            tasks += known
+        return tuple(tasks)
 
 
 def run(command: Command) -> dict[str, Any]:

@@ -64,10 +64,10 @@ def _written(command: Command, beside: Path, make: Any) -> dict[str, Any]:
 
 def _runs(folders: tuple[Path, ...]) -> list[Path]:
     """The runs that are named, each by its own folder or by one that holds it."""
-    found = []
+    folders_of_runs = []
     for folder in folders or (Path(),):
         if (folder / "run.json").is_file():
-            found.append(folder)
+            folders_of_runs.append(folder)
             continue
         inside = sorted(path.parent for path in folder.glob("*/run.json"))
         if not inside:
@@ -75,8 +75,8 @@ def _runs(folders: tuple[Path, ...]) -> list[Path]:
                 f"{folder} holds nothing to report: it has no comparison.json (antiphase compare --out {folder} writes one), "
                 "no rows of studies, and no run.json in it or one level below"
             )
-        found += inside
-    return found
+        folders_of_runs += inside
+    return folders_of_runs
 
 
 def show(result: dict[str, Any]) -> None:

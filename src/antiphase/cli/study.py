@@ -80,15 +80,15 @@ def run(command: Command) -> dict[str, Any]:
         raise InputError(f"--ledger {command.ledger} is a file: name a folder")
     if command.data_root is not None and not command.data_root.is_dir():
         raise InputError(f"--data-root {command.data_root} is no folder: name the one where data sets lie")
-    given = None if command.action == "list" else pair_of(command.clip, command.diffclip, ledger)
-    grid = Grid.at(command.scale, command.data, given and given[0])
+    user_clips = None if command.action == "list" else pair_of(command.clip, command.diffclip, ledger)
+    grid = Grid.at(command.scale, command.data, user_clips and user_clips[0])
     about = {"action": command.action, "scale": command.scale, "ledger": str(command.ledger)}
     if command.action == "list":
         return about | {"studies": [_described(study) for study in named]}
     if command.action == "run":
         if command.dry_run:
             return about | _planned(command, named, grid, ledger)
-        return about | _run(command, named, grid, ledger, given[1] if given else {})
+        return about | _run(command, named, grid, ledger, user_clips[1] if user_clips else {})
     if command.action == "upgrade":
         from antiphase.paper.upgrade import upgrade
 
@@ -165,7 +165,9 @@ def _planned(command: Command, named: list[Study], grid: Grid, ledger: Ledger) -
     }
 
 
-def _run(command: Command, named: list[Study], grid: Grid, ledger: Ledger, given: dict[str, Path]) -> dict[str, Any]:
+def _run(
+    command: Command, named: list[Study], grid: Grid, ledger: Ledger, user_clips: dict[str, Path]
+) -> dict[str, Any]:
     require_folder(command.ledger)
     cells = _cells(named, grid)
     absent = _absent(cells, command)
@@ -175,7 +177,7 @@ def _run(command: Command, named: list[Study], grid: Grid, ledger: Ledger, given
 
     for why in absent.values():
         console.say(f"what needs it is left out: {why}")
-    place = Workplace(ledger, command.data_root, pick_device(command.device), command.scale, given)
+    place = Workplace(ledger, command.data_root, pick_device(command.device), command.scale, user_clips)
     outcome = run(cells, place, absent)
     titles = {cell.key: cell.title for cell in cells}
     answers = Answers(ledger)

@@ -269,8 +269,8 @@ class Run:
         words = self.words_for(images)
         path = self.folder / "texts" / f"{fingerprint({**words, 'weights': self.weights_digest})}.safetensors"
         if not path.exists():
-            found = class_embeddings(clip, images.class_names, words["prompts"]).cpu()
-            files.write_whole(path, lambda temporary: save_file({"classes": found}, temporary))
+            embeddings = class_embeddings(clip, images.class_names, words["prompts"]).cpu()
+            files.write_whole(path, lambda temporary: save_file({"classes": embeddings}, temporary))
         try:
             return load_file(path)["classes"]
         except (SafetensorError, KeyError):

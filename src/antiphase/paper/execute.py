@@ -204,13 +204,13 @@ class Outcome:
     """What became of each cell, by its key."""
 
     computed: list[str] = field(default_factory=list)
-    found: list[str] = field(default_factory=list)  # there already, or finished by another process meanwhile
+    present: list[str] = field(default_factory=list)  # there already, or finished by another process meanwhile
     failed: dict[str, str] = field(default_factory=dict)  # key -> error
     waiting: list[str] = field(default_factory=list)  # needs one that failed, or data that are not here
 
     @property
     def settled(self) -> set[str]:
-        return {*self.computed, *self.found, *self.failed, *self.waiting}
+        return {*self.computed, *self.present, *self.failed, *self.waiting}
 
 
 def run(
@@ -228,7 +228,7 @@ def run(
     rows = [row for row in map(ledger.row, plan) if row is not None]  # a damaged one is named before anything is done
     prices = Prices.learned(row["provenance"] for row in rows)
     todo = [cell for cell in plan if not ledger.has(cell)]
-    outcome.found = [cell.key for cell in plan if ledger.has(cell)]
+    outcome.present = [cell.key for cell in plan if ledger.has(cell)]
     with console.progress("cells", len(plan), len(plan) - len(todo)) as advance:
         while todo:
             before = len(todo)
@@ -264,7 +264,7 @@ def _settle(cell: Cell, place: Workplace, outcome: Outcome, answer: Callable[...
     """The cell is ours: look again, else compute and file it, else file why not."""
     ledger = place.ledger
     if ledger.has(cell):
-        outcome.found.append(cell.key)
+        outcome.present.append(cell.key)
         return
     clock, processor = time.perf_counter(), time.process_time()
     began = datetime.now(UTC).isoformat(timespec="seconds")
@@ -342,6 +342,6 @@ def _say(
     if cell.key in outcome.failed:
         console.say(f"[{done}/{len(plan)}] failed: {cell.title}: {outcome.failed[cell.key]}")
     else:
-        elsewhere = " (by another process)" if cell.key in outcome.found else ""
+        elsewhere = " (by another process)" if cell.key in outcome.present else ""
         console.say(f"[{done}/{len(plan)}] {cell.title}{elsewhere}; about {left} left{basis}")
     advance(1, f"about {left} left")

@@ -58,14 +58,14 @@ def compare(runs: Pair, images: ImageSet, config: CompareConfig, *, device: torc
 
 def differences(first: Run, second: Run) -> list[str]:
     """In what, besides their attention, the two runs were made differently."""
-    found = []
+    different = []
     for part in ("model", "training", "data"):
         a, b = _flat(first.about[part]), _flat(second.about[part])
-        found += [f"{key}: {a.get(key)} and {b.get(key)}" for key in a if a.get(key) != b.get(key)]
+        different += [f"{key}: {a.get(key)} and {b.get(key)}" for key in a if a.get(key) != b.get(key)]
     inits = {run.config.init for run in (first, second) if isinstance(run.config, ViTConfig)}
     if inits == {"official"} and first.config.title != second.config.title:
-        found.append("initialisation: DiffCLIP's own for differential blocks, timm's for softmax ones")
-    return found
+        different.append("initialisation: DiffCLIP's own for differential blocks, timm's for softmax ones")
+    return different
 
 
 def _flat(about: Row, where: str = "") -> Row:

@@ -164,10 +164,10 @@ def _fitting(eps: list[Budget], clean: Record, images: int) -> list[Budget]:
 
 
 def _tokens(record: Record) -> int:
-    found = {maps.signal.shape[-1] for maps in record.values()}
-    if len(found) != 1:
-        raise InputError(f"the lens shows models whose layers all look at the same patches, and these look at {found}")
-    return found.pop()
+    counts = {maps.signal.shape[-1] for maps in record.values()}
+    if len(counts) != 1:
+        raise InputError(f"the lens shows models whose layers all look at the same patches, and these look at {counts}")
+    return counts.pop()
 
 
 def _branches_of(maps: Branches) -> list[Tensor]:
@@ -205,10 +205,10 @@ def _branches(
         return
     for number, (pixels, record) in enumerate(zip(states, records)):
         there = images.with_pixels(pixels.cpu())
-        found = {"jacobians": branch_alignment(model, there, probes=probes, seed=seed, device=device)}
+        aligned = {"jacobians": branch_alignment(model, there, probes=probes, seed=seed, device=device)}
         if number:
-            found["changes"] = _changes(records[0], record)
-        for of, layers in found.items():
+            aligned["changes"] = _changes(records[0], record)
+        for of, layers in aligned.items():
             for layer in layers:
                 for head, view in (("each", layer), ("all", layer.stacked)):
                     for row in view.rows(images.ids):
@@ -217,13 +217,13 @@ def _branches(
 
 
 def _changes(clean: Record, attacked: Record) -> list[Alignment]:
-    found = []
+    layers = []
     for layer, before in clean.items():
         after = attacked[layer]
         if before.noise is not None and after.noise is not None:
             moved = after.signal - before.signal, after.noise - before.noise
-            found.append(alignment_of(layer, float(before.lam), gram(moved)[:, :, None].cpu().numpy()))
-    return found
+            layers.append(alignment_of(layer, float(before.lam), gram(moved)[:, :, None].cpu().numpy()))
+    return layers
 
 
 # ------------------------------------------------------------------------------------------------- maps and pixels
