@@ -30,8 +30,8 @@ def page() -> str:
         parts.append(f"## {group}\n")
         for name, entry in names.items():
             value = getattr(antiphase, name)
-            note = "" if entry.runs else "  # needs data, a checkpoint or a trained CLIP"
-            example = f"```python\n{entry.example}{note}\n```\n"
+            note = "" if entry.runs else "\nNeeds data, a checkpoint or a trained CLIP.\n"
+            example = f"```python\n{entry.example}\n```\n{note}"
             parts.append(f"### {name}\n\n```python\n{_signature(name, value)}\n```\n\n{_text(value)}\n\n{example}")
     return "\n".join(parts)
 

@@ -17,6 +17,7 @@ from antiphase.evals.mmvp import TEMPLATE
 from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.tokenizer import encode
 from antiphase.models.zero_shot import class_embeddings
+from antiphase.store import read_entry
 from tests.data.trees import TREES, mmvp
 from tests.evals.small_models import clip_run
 
@@ -33,7 +34,7 @@ def test_a_second_probe_of_a_vit_on_digits_is_read_from_disk(cli, pair):
     assert rows["linear probe"]["published"] is None
     assert cli(*words, "--json")[1] == out  # seconds and all: from the cells
     kept = sorted((pair[1].folder / "evals").glob("*.json"))
-    assert [json.loads(path.read_text())["task"] for path in kept].count("probe") == 1
+    assert [read_entry(path).content["task"] for path in kept].count("probe") == 1  # with its digest
     code, table, _ = cli(*words)
     assert "linear probe on digits: right, of 64 digits test images after 500 training images" in table
     assert "published" not in table

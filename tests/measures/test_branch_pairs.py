@@ -67,8 +67,7 @@ def test_a_share_differs_from_one_half_only_where_its_interval_excludes_it():
         assert Alignment("x", 0.8, np.ones((40, 2, 1)), np.ones((40, 2, 1)), ip).summary()["versus_half"] == said
     coin = np.where(np.arange(40) % 2, 1.0, -1.0)[:, None, None]
     assert (
-        Alignment("x", 0.8, np.ones((40, 1, 1)), np.ones((40, 1, 1)), coin).summary()["versus_half"]
-        == "not summary apart"
+        Alignment("x", 0.8, np.ones((40, 1, 1)), np.ones((40, 1, 1)), coin).summary()["versus_half"] == "not told apart"
     )
 
 

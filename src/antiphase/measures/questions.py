@@ -93,9 +93,7 @@ class _Perturbed(Question):
     """What the model does under perturbations of equal size."""
 
     folder: ClassVar[str] = "measures"
-    perturbations: Names = Names(
-        "sign,scrambled,fgsm,pgd"
-    )  # for cancellation: also uniform, gaussian, blur, jpeg50, ...
+    perturbations: Names = Names("sign,scrambled,fgsm,pgd")  # also uniform, gaussian, blur, jpeg50, ... (cancellation)
     eps: Budget = PAPER_EPS  # size of the perturbations whose cancellation is measured
     seed: Suppress[int] = 0
 
