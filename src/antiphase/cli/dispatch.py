@@ -11,6 +11,7 @@ import io
 import json
 import os
 import sys
+import types
 import typing
 import warnings
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -27,10 +28,9 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from antiphase.cli import COMMANDS
 from antiphase.config import Budget, InputError, Names
 from antiphase.models.attention_syntax import SYNTAX, attention_text, parse_attention
-from antiphase.models.config import Attention, Differential, Softmax
+from antiphase.models.config import Differential, Softmax
 from antiphase.scales import SCALES
 
-T = TypeVar("T")
 RENAMED = {"--runs": "--restarts"}  # flags by their former names, which are still accepted
 
 
@@ -143,12 +143,42 @@ def _sentence(printed: str) -> str:
     return message + (f": did you mean {meant[0]}?" if meant else "") or "the flags could not be read; see --help"
 
 
+class Word(NamedTuple):
+    """A type that the command line takes as one word, so that a positional argument may follow it."""
+
+    is_type: Callable[[Any], bool]
+    metavar: str
+    read: Callable[[str], Any]
+    instance: type | types.UnionType
+    write: Callable[[Any], str] = str
+
+
+WORDS = (
+    Word(lambda kind: kind is Budget, "EPS", Budget, Budget),
+    Word(
+        lambda kind: kind == tuple[Budget, ...],
+        "EPS[,EPS...]",
+        lambda word: tuple(map(Budget, word.split(","))),
+        tuple,
+        lambda value: ",".join(map(str, value)),
+    ),
+    Word(lambda kind: kind is Names, "NAME[,NAME...]", Names, Names),
+    Word(
+        lambda kind: set(typing.get_args(kind)) == {Softmax, Differential},
+        SYNTAX,
+        parse_attention,
+        Softmax | Differential,
+        attention_text,
+    ),
+)
+
+
 def _registry(refusals: list[InputError]) -> ConstructorRegistry:
-    """How tyro reads budgets and attentions. It tries alternatives and drops their messages, so refusals are kept here."""
+    """How tyro reads such words. It tries alternatives and drops their messages, so refusals are kept here."""
     registry = ConstructorRegistry()
 
-    def keeping_refusals(read: Callable[[str], T]) -> Callable[[list[str]], T]:
-        def instance(words: list[str]) -> T:
+    def keeping_refusals(read: Callable[[str], Any]) -> Callable[[list[str]], Any]:
+        def instance(words: list[str]) -> Any:
             try:
                 return read(words[0])
             except InputError as refusal:
@@ -158,51 +188,16 @@ def _registry(refusals: list[InputError]) -> ConstructorRegistry:
         return instance
 
     @registry.primitive_rule
-    def budget(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Budget] | None:
-        if info.type is not Budget:
-            return None
-        return PrimitiveConstructorSpec(
-            nargs=1,
-            metavar="EPS",
-            instance_from_str=keeping_refusals(Budget),
-            is_instance=lambda value: isinstance(value, Budget),
-            str_from_instance=lambda value: [str(value)],
-        )
-
-    @registry.primitive_rule
-    def budgets(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[tuple[Budget, ...]] | None:
-        if info.type != tuple[Budget, ...]:
-            return None
-        return PrimitiveConstructorSpec(
-            nargs=1,  # one word, so that a positional argument may follow it
-            metavar="EPS[,EPS...]",
-            instance_from_str=keeping_refusals(lambda word: tuple(map(Budget, word.split(",")))),
-            is_instance=lambda value: isinstance(value, tuple),
-            str_from_instance=lambda value: [",".join(map(str, value))],
-        )
-
-    @registry.primitive_rule
-    def names(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Names] | None:
-        if info.type is not Names:
-            return None
-        return PrimitiveConstructorSpec(
-            nargs=1,
-            metavar="NAME[,NAME...]",
-            instance_from_str=keeping_refusals(Names),
-            is_instance=lambda value: isinstance(value, Names),
-            str_from_instance=lambda value: [str(value)],
-        )
-
-    @registry.primitive_rule
-    def attention(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Attention] | None:
-        if set(typing.get_args(info.type)) != {Softmax, Differential}:
-            return None
-        return PrimitiveConstructorSpec(
-            nargs=1,
-            metavar=SYNTAX,
-            instance_from_str=keeping_refusals(parse_attention),
-            is_instance=lambda value: isinstance(value, Softmax | Differential),
-            str_from_instance=lambda value: [attention_text(value)],
-        )
+    def one_word(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+        for word in WORDS:
+            if word.is_type(info.type):
+                return PrimitiveConstructorSpec(
+                    nargs=1,
+                    metavar=word.metavar,
+                    instance_from_str=keeping_refusals(word.read),
+                    is_instance=lambda value, word=word: isinstance(value, word.instance),  # type: ignore[misc]
+                    str_from_instance=lambda value, word=word: [word.write(value)],  # type: ignore[misc]
+                )
+        return None
 
     return registry
