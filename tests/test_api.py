@@ -67,6 +67,7 @@ def test_functions_take_an_image_set_or_tensors(pair):
     attack = ap.PGD(within=ap.Linf("16/255"), steps=3, random_start=False)
     by_set, by_tensors = ap.attack(model, few, attack), ap.attack(model, x, y, attack)
     assert torch.equal(by_set.adversarial, by_tensors.adversarial)
+    assert torch.equal(by_set.adversarial, ap.attack(pair[1], (x, y), attack).adversarial)  # a run, and a tuple
     tensors = ap.ImageSet.of_tensors(x, y)
     draws = [ap.l_sample(model, images, draws=2)[0].summary() for images in (tensors, x)]
     assert draws[0] == draws[1]
@@ -79,7 +80,11 @@ def test_functions_take_an_image_set_or_tensors(pair):
     ("call", "sentence"),
     [
         (lambda run: ap.measure(run, probse=3), "'probse' is no argument here"),
+        (lambda run: ap.measure(run, reading="R3"), "'reading' is no argument here"),
+        (lambda run: ap.measure(run, images=12), "images are an ImageSet, a tensor"),
         (lambda run: ap.attack_run(run, eps=["4/0"]), "'4/0' is not a budget"),
+        (lambda run: ap.attack(run, ap.load("digits", "test"), [ap.fgsm(ap.Linf(0.1))]), "takes one attack"),
+        (lambda run: ap.sweep(run, ap.load("digits", "test"), ap.fgsm(ap.Linf(0.1))), "takes a list of attacks"),
         (
             lambda run: ap.attack(run.classifier(), ap.load("digits", "test"), 1, ap.fgsm(ap.Linf(0.1))),
             "brings its labels",

@@ -176,7 +176,6 @@ __all__ = [
     "zero_shot",
 ]
 _HOMES = {name: entry.home for group in API.values() for name, entry in group.items()}
-__all__ = sorted(_HOMES)
 __doc__ += "".join(
     f"\n{group}\n" + "".join(f"    {line}\n" for entry in names.values() for line in entry.example.splitlines())
     for group, names in API.items()
@@ -194,11 +193,12 @@ def __dir__() -> list[str]:
     return list(__all__)
 
 
-class _Face(ModuleType):
-    """Importing the packages `theory` and `report` sets attributes of these names; here the functions keep them."""
+class _CallablePackage(ModuleType):
+    """`ap.theory(...)` and `ap.report(...)` are functions; once imported, the packages of these names do the same."""
 
-    def __getattribute__(self, name: str) -> Any:
-        return __getattr__(name) if name in ("theory", "report") else super().__getattribute__(name)
+    def __call__(self, *arguments: Any, **flags: Any) -> Any:
+        return getattr(import_module("antiphase.api"), self.__name__.rpartition(".")[2])(*arguments, **flags)
 
 
-sys.modules[__name__].__class__ = _Face
+def _make_callable(package: str) -> None:
+    sys.modules[package].__class__ = _CallablePackage

@@ -8,10 +8,13 @@ images as an ImageSet or as tensors where the run's own test images are not want
 from __future__ import annotations
 
 import dataclasses
+import typing
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
+
+from tyro.conf import Suppress
 
 from antiphase.attacks import engine
 from antiphase.attacks.engine import AttackResult
@@ -32,13 +35,24 @@ def attack(classifier: Any, images: Any, *labels_and_attack: Any, **settings: An
     tensors x: (n, C, H, W) in [0,1] and y: (n,). The attack may also be any callable (model, x, y) -> x_adv. Settings are those
     of `antiphase.attacks.engine.run`: seed, protocol, batch_size, eight_bit, journal, compile, ..."""
     x, y, what, ids = _examples(images, labels_and_attack)
-    return engine.run(classifier, x, y, what, **{**ids, **settings})
+    if isinstance(what, Sequence):
+        raise InputError("attack takes one attack: call sweep(classifier, images, attacks) for several budgets")
+    return engine.run(_classifier(classifier, images), x, y, what, **{**ids, **settings})
 
 
 def sweep(classifier: Any, images: Any, *labels_and_attacks: Any, **settings: Any) -> list[AttackResult]:
     """The same over several budgets, smallest first: `sweep(classifier, images, [PGD(...), ...])`."""
     x, y, what, ids = _examples(images, labels_and_attacks)
-    return engine.sweep(classifier, x, y, what, **{**ids, **settings})
+    if not isinstance(what, Sequence):
+        raise InputError("sweep takes a list of attacks: call attack(classifier, images, attack) for one")
+    return engine.sweep(_classifier(classifier, images), x, y, what, **{**ids, **settings})
+
+
+def _classifier(model: Any, images: Any) -> Any:
+    """A run's own classifier, where a run is given."""
+    if not isinstance(model, Run):
+        return model
+    return model.classifier_for(images) if isinstance(images, ImageSet) else model.classifier()
 
 
 def _examples(images: Any, rest: tuple[Any, ...]) -> tuple[Any, Any, Any, dict[str, Any]]:
@@ -47,6 +61,8 @@ def _examples(images: Any, rest: tuple[Any, ...]) -> tuple[Any, Any, Any, dict[s
             raise InputError("an ImageSet brings its labels: call attack(classifier, images, attack)")
         batch = images.all
         return batch.pixels, batch.labels, rest[0], {"ids": batch.ids}
+    if isinstance(images, tuple):
+        images, rest = images[0], (images[1], *rest)
     if len(rest) != 2:
         raise InputError("tensors need their labels: call attack(classifier, x, y, attack)")
     return images, rest[0], rest[1], {}
@@ -56,12 +72,14 @@ def _examples(images: Any, rest: tuple[Any, ...]) -> tuple[Any, Any, Any, dict[s
 
 
 def attack_run(run: RunLike, images: Images | None = None, **flags: Any) -> dict[str, Any]:
-    """What `antiphase attack` does: a run under attack at each budget, kept in its folder."""
+    """What `antiphase attack` does: a run under attack at each budget, kept in its folder. `attack` is a name, as in
+    `attack="autoattack"`; with an attack of your own call `ap.attack`."""
     return _run("attack", images, flags, run=_folder(run))
 
 
 def measure(run: RunLike, images: Images | None = None, **flags: Any) -> dict[str, Any]:
-    """What `antiphase measure` does: sensitivity, branch alignment (reading R1), cancellation, lambda, correlation."""
+    """What `antiphase measure` does: `measures` names some of lipschitz, alignment (reading R1), cancellation (with depth),
+    lambda, correlation; by default all that the model has."""
     return _run("measure", images, flags, run=_folder(run))
 
 
@@ -140,19 +158,27 @@ def _filled(kind: type[T], flags: dict[str, Any], **arguments: Any) -> T:
 
 
 def _fields(config: Any) -> Iterator[tuple[str, Any]]:
+    hidden = _hidden(type(config))
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             yield from _fields(value)
-        else:
+        elif field.name not in hidden:
             yield field.name, value
+
+
+def _hidden(kind: type) -> set[str]:
+    """Fields that the command asks for in another way: as a list, or once for all its questions."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return {name for name, hint in hints.items() if Suppress in getattr(hint, "__metadata__", ())}
 
 
 def _with(config: Any, flags: dict[str, Any]) -> Any:
     changed: dict[str, Any] = {}
+    hidden = _hidden(type(config))
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if field.name in flags:
+        if field.name in flags and field.name not in hidden:
             changed[field.name] = flags[field.name]
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
             changed[field.name] = _with(value, flags)

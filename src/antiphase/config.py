@@ -113,6 +113,8 @@ def _read(hint: Any, plain: Any, where: str) -> Any:
         if plain not in args:
             raise InputError(f"{where} is {plain!r}; it takes {', '.join(map(str, args))}")
         return plain
+    if origin is tuple and isinstance(plain, str | int | float):
+        plain = plain.split(",") if isinstance(plain, str) else [plain]
     if origin is tuple and isinstance(plain, list | tuple):
         return tuple(_read(args[0], v, f"{where}[{i}]") for i, v in enumerate(plain))
     if dataclasses.is_dataclass(hint) and isinstance(hint, type) and isinstance(plain, Mapping):

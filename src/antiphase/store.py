@@ -62,7 +62,7 @@ class Question:
     takes_base: ClassVar[bool] = False  # a second model takes part in the answer
     compares: ClassVar[bool] = False  # numbers of that second model are in the answer too
     has_predictions: ClassVar[bool] = False  # labels and clean predictions are in the answer
-    seed: int  # of everything that is drawn
+    seed: int = 0  # of everything that is drawn
 
     @property
     def title(self) -> str:
@@ -75,7 +75,8 @@ class Question:
         return self.kind
 
     def fields(self) -> dict[str, Any]:
-        """What the answer depends on besides model and data."""
+        """What the answer depends on besides model and data; part of the key. A field that is added later is left out where it
+        stands at its default, or every answer that is kept would be computed again."""
         own = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
         return {"measure": self.kind, **own}
 

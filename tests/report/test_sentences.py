@@ -2,9 +2,11 @@
 
 import copy
 from dataclasses import replace
+from typing import get_args
 
 from antiphase.measures.stats import Contrast, Verdict
-from antiphase.report.sentences import OUTCOMES, contrast_words, findings, headline, reason, sentence, statement
+from antiphase.paper.verdict_rule import Outcome
+from antiphase.report.sentences import MARKS, OUTCOMES, contrast_words, findings, headline, reason, sentence, statement
 
 
 def swapped(comparison):
@@ -110,3 +112,7 @@ def test_a_claim_is_shown_as_a_sentence_and_a_long_list_of_reasons_is_cut():
     assert statement(verdict) == "It is easier to fool."
     assert reason(verdict) == "a, and 2 more"
     assert reason(replace(verdict, why="a; b")) == "a; b"
+
+
+def test_every_outcome_of_the_verdict_rule_has_a_mark():
+    assert set(MARKS) == set(get_args(Outcome))

@@ -2,11 +2,14 @@
 
 import json
 import shutil
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 
 from antiphase.attacks import PGD, Linf
 from antiphase.attacks.question import AttackQuestion
+from antiphase.config import InputError
 from antiphase.measures.questions import (
     AlignmentQuestion,
     CancellationQuestion,
@@ -18,7 +21,7 @@ from antiphase.measures.questions import (
 from antiphase.models.run import Run
 from antiphase.results.ask import ask
 from antiphase.results.questions import BranchPictureQuestion, LookQuestion
-from antiphase.store import read_entry
+from antiphase.store import Question, read_entry
 from antiphase.theory.question import AuditQuestion
 
 ATTACK = PGD(within=Linf("16/255"), steps=3)
@@ -57,6 +60,24 @@ def test_every_question_is_answered_kept_with_a_digest_and_read_again(run, digit
     assert question.work.forwards(4, 1) > 0
     monkeypatch.setattr(Run, "classifier_for", None)  # would fail if anything were computed
     assert ask(run, few, question) == first
+
+
+@dataclass(frozen=True, kw_only=True)
+class Colliding(Question):
+    kind: ClassVar[str] = "colliding"
+    folder: ClassVar[str] = "measures"
+    images: int = 3
+
+
+def test_what_cannot_be_answered_is_refused_before_anything_is_computed(run, digits):
+    few = digits[1].subset(4)
+    with pytest.raises(InputError, match="is no measure"):
+        ask(run, few, Colliding())
+    with pytest.raises(TypeError, match="may not have a field 'images'"):
+        run.answer_on(Colliding(), few, lambda _: {})
+    with pytest.raises(InputError, match="after smaller budgets"):
+        ask(run, few, AttackQuestion(attack=ATTACK, after=({},)))
+    assert not stored(run)
 
 
 def test_a_command_and_a_study_share_one_answer(run, digits, cli):

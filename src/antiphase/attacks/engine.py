@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,13 +25,13 @@ from antiphase.attacks.compiled import Compile, forwards_at_most, should_compile
 from antiphase.attacks.config import PGD, Attack, Label, MinimalL2, MinimumNorm, Square
 from antiphase.attacks.journal import Journal
 from antiphase.attacks.minimum_norm import smallest_of_all
+from antiphase.attacks.question import Protocol
 from antiphase.attacks.red_flags import check_inputs, check_logits, model_flags, order_flags
 from antiphase.attacks.registry import ALGORITHMS
 from antiphase.attacks.scheduler import Scheduler
 from antiphase.attacks.threat_model import SLACK, Linf, ThreatModel
 from antiphase.config import InputError, fingerprint
 
-Protocol = Literal["fast", "paper"]
 AttackFunction = Callable[[nn.Module, Tensor, Tensor], Tensor]  # any attack of somebody else's: (model, x, y) -> x_adv
 
 

@@ -21,7 +21,7 @@ from antiphase.measures.questions import (
 from antiphase.scales import SCALES, ScaleName
 from antiphase.store import Question
 
-MEASURES = ("lipschitz", "alignment", "cancellation", "lambda", "correlation")
+MEASURE_NAMES = ("lipschitz", "alignment", "cancellation", "lambda", "correlation")
 OF_TWO = ("alignment", "lambda")  # these need a model with two branches
 OF_PAIRS = ("cancellation", "correlation")  # and these at least two heads
 LEVELS = ("maps", "branch", "block")
@@ -64,7 +64,7 @@ class Command(OfRuns):
 
     def __post_init__(self) -> None:
         check_fields(self, seed=0)
-        for flag, known in (("measures", MEASURES), ("estimators", ESTIMATORS), ("levels", LEVELS)):
+        for flag, known in (("measures", MEASURE_NAMES), ("estimators", ESTIMATORS), ("levels", LEVELS)):
             for name in getattr(self, flag):
                 if name not in known:
                     raise InputError(f"{flag[:-1]} {name!r} is not known: --{flag} takes {', '.join(known)}")
@@ -124,9 +124,9 @@ def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
 def _all_of(config: Any) -> list[str]:
     """Every measure that a model of this shape has: two branches, or at least a pair of heads to stand in for them."""
     if config.is_differential:
-        return list(MEASURES)
+        return list(MEASURE_NAMES)
     heads = getattr(config, "vision", config).heads
-    return [m for m in MEASURES if m not in OF_TWO and (heads > 1 or m not in OF_PAIRS)]
+    return [m for m in MEASURE_NAMES if m not in OF_TWO and (heads > 1 or m not in OF_PAIRS)]
 
 
 def show(result: dict[str, Any]) -> None:

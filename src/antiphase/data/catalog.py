@@ -23,18 +23,26 @@ TRAIN_TEST, TRAIN_VAL_TEST, TEST = ("train", "test"), ("train", "val", "test"), 
 class CatalogEntry:
     """A data set by name: where it may lie below the data root, and the side its images are brought to."""
 
-    folders: tuple[str, ...]  # tried in this order; a * matches what a copy or a subset is usually called
+    folders: tuple[
+        str, ...
+    ]  # tried in this order; a * matches what a copy or a subset is usually called; none: no files
     size: int
-    reader: str = ""  # module:function of antiphase.data.readers, (split, folder, size) -> ImageSet
+    reader: str = (
+        "image_folders:load_own_folder"  # module:function of antiphase.data.readers, (split, folder, size) -> ImageSet
+    )
     splits: tuple[str, ...] = TRAIN_TEST
     resizable: bool = True
     downloadable: bool = False
 
 
 CATALOG: dict[str, CatalogEntry] = {
-    "digits": CatalogEntry((), size=8, resizable=False),
-    "cifar10": CatalogEntry(("cifar10", "cifar-10-batches-py", "cifar10-*"), size=32, downloadable=True),
-    "cifar100": CatalogEntry(("cifar100", "cifar-100-python", "cifar100-*"), size=32, downloadable=True),
+    "digits": CatalogEntry((), size=8, reader="digits:load_digits", resizable=False),
+    "cifar10": CatalogEntry(
+        ("cifar10", "cifar-10-batches-py", "cifar10-*"), size=32, reader="cifar:load_cifar10", downloadable=True
+    ),
+    "cifar100": CatalogEntry(
+        ("cifar100", "cifar-100-python", "cifar100-*"), size=32, reader="cifar:load_cifar100", downloadable=True
+    ),
     "tiny-imagenet": CatalogEntry(
         ("tiny-imagenet", "tiny-imagenet-200", "tiny-imagenet-*"),
         size=64,
@@ -111,35 +119,15 @@ def load(
             f"{name} images are {entry.size} x {entry.size}" if not entry.resizable else "a side has at least one pixel"
         )
         raise InputError(f"image_size={image_size} cannot be used: {rule}")
-    folder = None if name == "digits" else Path(name)
-    if folder is not None and name in CATALOG:
-        folder = find_folder(name, entry, root, download=download)
-    images = _read(name, split, folder, image_size or entry.size)
+    folder = find_folder(name, entry, root, download=download) if entry.folders else Path(name)
+    module, _, function = entry.reader.partition(":")
+    read = getattr(import_module(f"antiphase.data.readers.{module}"), function)
+    images: ImageSet = read(split, folder, image_size or entry.size)
     return replace(images, origin=name if name in CATALOG else str(Path(name).resolve()))
 
 
 def entry_of(name: str) -> CatalogEntry:
     return CATALOG.get(name, CatalogEntry((), FOLDER_SIZE))
-
-
-def _read(name: str, split: str, folder: Path | None, size: int) -> ImageSet:
-    if folder is None:
-        from antiphase.data.readers.digits import load_digits
-
-        return load_digits(split)
-    if name in ("cifar10", "cifar100"):
-        from antiphase.data.imageset import Resized
-        from antiphase.data.readers.cifar import load_cifar
-
-        images = load_cifar(name, split, folder)
-        return images if size == images.shape[-1] else replace(images, source=Resized(images.source, size))
-    if name not in CATALOG:
-        from antiphase.data.readers.image_folders import load_folder
-
-        return load_folder(folder.resolve().name, split, folder, size)
-    module, _, function = CATALOG[name].reader.partition(":")
-    loaded: ImageSet = getattr(import_module(f"antiphase.data.readers.{module}"), function)(split, folder, size)
-    return loaded
 
 
 def find_folder(name: str, entry: CatalogEntry, root: str | Path | None, *, download: bool = False) -> Path:

@@ -99,7 +99,7 @@ class ImageSet:
     """One split of one data set, or a subset of it. Train and test are separate objects and never joined."""
 
     name: str
-    split: str  # "train" or "test"
+    split: str  # "train", "test" or "val"
     class_names: tuple[str, ...]
     labels: NDArray[np.int64]  # (n,)
     ids: NDArray[np.int64]  # (n,) rows of the source; they stay with an image through every subset
@@ -203,6 +203,8 @@ def as_images(images: Images, class_names: Sequence[str] = ()) -> ImageSet:
     if isinstance(images, ImageSet):
         return images
     pixels, labels = images if isinstance(images, tuple) else (images, None)
+    if not isinstance(pixels, Tensor):
+        raise InputError(f"images are an ImageSet, a tensor or (pixels, labels), not {type(pixels).__name__}")
     return ImageSet.of_tensors(pixels, labels, class_names)
 
 

@@ -2,7 +2,7 @@
 -> Heads (queries, keys, values, what happens after mixing). A model of your own needs no more:
 
     @adapter(MyAttention)
-    def _mine(module, x):
+    def _mine(module, x, **_):                         # whatever its block passes: in timm also attn_mask and is_causal
         q, k, v = module.split(x)                      # (B, h, N, d) each
         return Heads(q, k, v, norm=nn.Identity(), project=lambda mixed: module.out(join(mixed)))
 
@@ -72,7 +72,7 @@ def check(module: nn.Module, *args: Any, tolerance: float = 1e-5, **kwargs: Any)
         )
 
 
-def _join(mixed: Tensor) -> Tensor:
+def join(mixed: Tensor) -> Tensor:
     """(B, h, N, e) -> (B, N, h e)"""
     return mixed.transpose(1, 2).flatten(2)
 
@@ -94,7 +94,7 @@ def _softmax(module: Any, x: Tensor, attn_mask: Tensor | None = None, is_causal:
     gate = None if module.gate is None else module.gate(x).sigmoid()
 
     def out(mixed: Tensor) -> Any:
-        normed = module.norm(_join(mixed))
+        normed = module.norm(join(mixed))
         return module.proj_drop(module.proj(normed if gate is None else normed * gate))
 
     wq, wk, _ = module.qkv.weight.chunk(3)
@@ -114,7 +114,7 @@ def _differential(module: Any, x: Tensor, attn_mask: Tensor | None = None, is_ca
         return out
 
     def out(normed: Tensor) -> Any:
-        return module.proj_drop(module.proj(module.norm(_join(normed))))
+        return module.proj_drop(module.proj(module.norm(join(normed))))
 
     wq, wk, _ = module.qkv.weight.chunk(3)
     weights = (_per_head(wq, module.num_heads, 2), _per_head(wk, module.num_heads, 2)) if _linear(module) else None
@@ -143,7 +143,7 @@ def _hugging(module: Any, *args: Any, **kwargs: Any) -> Heads:
         k,
         v,
         nn.Identity(),
-        lambda mixed: call.result(parts.proj(_join(mixed)), None),
+        lambda mixed: call.result(parts.proj(join(mixed)), None),
         mask=call.mask,
         is_causal=call.is_causal,
         weights=(_per_head(wq, parts.heads), _per_head(wk, parts.heads)),
@@ -178,7 +178,7 @@ def _multihead(
     mask = torch_mask(attn_mask, key_padding_mask, q)
 
     def out(mixed: Tensor) -> Any:
-        joined = module.out_proj(_join(mixed))
+        joined = module.out_proj(join(mixed))
         maps = None
         if need_weights:
             maps = branches(heads_of_call).signal

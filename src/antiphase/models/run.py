@@ -237,7 +237,12 @@ class Run:
         """
         depends = {"format": ANSWERS, "model": self.config, "weights": self.weights_digest, "images": data.fingerprint}
         second = {"base": None if base is None else base.identity} if question.takes_base else {}
-        key = fingerprint({**depends, **words, **question.fields(), **second})
+        own, others = question.fields(), {**depends, **words, **second}
+        if same := own.keys() & others.keys():
+            raise TypeError(
+                f"{type(question).__name__} may not have a field {min(same)!r}: the key says it of the run and data"
+            )
+        key = fingerprint({**others, **own})
         store = Store(self.folder / question.folder, bare=True)
         try:
             if (kept := store.get(key)) is not None:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
+from antiphase.config import InputError
 from antiphase.measures.stats import Contrast, Verdict
 from antiphase.paper.grid import Grid
 from antiphase.paper.study import Answers, Missing, Prediction, Study
@@ -52,15 +53,18 @@ def verdicts(
     for study in studies:
         if not listed.keys() & set(study.claims):
             continue
-        own = [prediction for prediction in study.predictions(grid) if prediction.claim in listed]
+        predictions = study.predictions(grid)
+        if unknown := {prediction.claim for prediction in predictions} - (set(study.claims) & set(CLAIMS)):
+            raise InputError(f"{study.name} predicts {min(unknown)}, which its `claims` or CLAIMS does not name")
+        own = [prediction for prediction in predictions if prediction.claim in listed]
         for prediction in own:
             listed[prediction.claim].append(prediction)
         for claim in dict.fromkeys(prediction.claim for prediction in own):
             deciding[claim].append(study.name)
     return [
-        _judge(claim, predictions, grid, answers) | {"studies": deciding[claim]}
-        for claim, predictions in listed.items()
-        if predictions or claims is None
+        _judge(claim, of_claim, grid, answers) | {"studies": deciding[claim]}
+        for claim, of_claim in listed.items()
+        if of_claim or claims is None
     ]
 
 

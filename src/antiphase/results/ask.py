@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from antiphase.attacks.question import AttackQuestion
+from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
 from antiphase.models.run import Run
 from antiphase.results.attack import attack_answers
@@ -22,6 +23,10 @@ def ask(
 ) -> Entry:
     """The answer, read from the run's folder or computed and kept there. `base`: a softmax run, where the question takes one."""
     if isinstance(question, AttackQuestion):
+        if question.after:
+            raise InputError(
+                "an attack after smaller budgets is asked for with them: call attack_answers with all of them"
+            )
         names = ("protocol", "seed", "save", "eight_bit")
         settings = {name: getattr(question, name) for name in names}
         (answer,) = attack_answers(run, images, [question.attack], device=device, **settings)

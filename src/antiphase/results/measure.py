@@ -49,6 +49,9 @@ def measure(
     if question.takes_base:
         check_baseline(run, base)
 
+    if type(question) not in MEASURES:
+        raise InputError(f"{type(question).__name__} is no measure: results/measure.py lists them in MEASURES")
+
     def compute(_: Path) -> Content:
         return MEASURES[type(question)](run, images, question, base, device)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,22 @@ from antiphase import files
 from antiphase.config import InputError
 from antiphase.data import cache
 from antiphase.data.decode import decode
-from antiphase.data.imageset import ArraySource, ImageSet, checked_labels
+from antiphase.data.imageset import ArraySource, ImageSet, Resized, checked_labels
 
 TORCHVISION_FOLDER = {"cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}
 CLASSES = {"cifar10": 10, "cifar100": 100}
+
+
+def load_cifar10(split: str, folder: Path, size: int) -> ImageSet:
+    return _of_size(load_cifar("cifar10", split, folder), size)
+
+
+def load_cifar100(split: str, folder: Path, size: int) -> ImageSet:
+    return _of_size(load_cifar("cifar100", split, folder), size)
+
+
+def _of_size(images: ImageSet, size: int) -> ImageSet:
+    return images if size == images.shape[-1] else replace(images, source=Resized(images.source, size))
 
 
 def load_cifar(name: str, split: str, folder: Path) -> ImageSet:

@@ -19,6 +19,11 @@ TEST_SHARE = 0.2  # of a folder that comes without a split of its own
 Labelled = list[tuple[Path, int]]
 
 
+def load_own_folder(split: str, folder: Path, size: int) -> ImageSet:
+    """A folder of the user's own, named after itself."""
+    return load_folder(folder.resolve().name, split, folder, size)
+
+
 def load_folder(name: str, split: str, folder: Path, size: int) -> ImageSet:
     """Class folders below `train` and `test` (or `val`); without those, a fixed fifth by file name is the test split."""
     if (folder / "train").is_dir() or any((folder / n).is_dir() for n in TEST_NAMES):
