@@ -55,6 +55,15 @@ class Branches:
         return self.heads.v
 
     @property
+    def scalar_lambda(self) -> float:
+        """Lambda as one number; refused where it depends on the input."""
+        if self.lam.numel() != 1:
+            raise InputError(
+                "this needs one lambda per layer, and here lambda depends on the input: measure alignment instead"
+            )
+        return float(self.lam)
+
+    @property
     def combined(self) -> Tensor:
         """A1 - lambda A2: the map that is applied to the values."""
         return self.signal if self.noise is None else self.signal - self.lam * self.noise

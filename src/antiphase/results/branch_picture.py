@@ -44,7 +44,7 @@ def _view(model: nn.Module, pixels: Tensor, names: tuple[str, ...]) -> Content:
         "A1": class_row(maps.signal),
         "A2": None if maps.noise is None else class_row(maps.noise),
         "combined": class_row(maps.combined),
-        "lambda": float(maps.lam),
+        "lambda": maps.scalar_lambda,
     }
 
 
@@ -97,7 +97,7 @@ def _directions(model: nn.Module, one: ImageSet, device: torch.device | str) -> 
         maps = list(record.values())[-1]
         assert maps.noise is not None
         (u,) = torch.autograd.grad(loss, maps.signal, retain_graph=True)
-        pair = (maps.signal * u).sum(), -float(maps.lam) * (maps.noise * u).sum()
+        pair = (maps.signal * u).sum(), -maps.scalar_lambda * (maps.noise * u).sum()
         g1, g2 = (torch.autograd.grad(s, x, retain_graph=True)[0][0] for s in pair)
     unit = [g / g.norm().clamp_min(1e-30) for g in (g1, g2)]
     names = ("first_direction", "second_direction")

@@ -222,7 +222,7 @@ def _changes(clean: Record, attacked: Record) -> list[Alignment]:
         after = attacked[layer]
         if before.noise is not None and after.noise is not None:
             moved = after.signal - before.signal, after.noise - before.noise
-            layers.append(alignment_of(layer, float(before.lam), gram(moved)[:, :, None].cpu().numpy()))
+            layers.append(alignment_of(layer, before.scalar_lambda, gram(moved)[:, :, None].cpu().numpy()))
     return layers
 
 
@@ -234,7 +234,7 @@ def _packed(images: ImageSet, states: list[Tensor], records: list[Record], eps: 
     layers: list[dict[str, Any]] = [
         {
             "layer": name,
-            "lambda": float(maps.lam) if maps.noise is not None else None,
+            "lambda": maps.scalar_lambda if maps.noise is not None else None,
             "branches": len(_branches_of(maps)),
             "heads": maps.signal.shape[1],
         }
