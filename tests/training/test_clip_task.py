@@ -160,7 +160,8 @@ def test_the_peak_memory_of_the_process_is_flat_in_the_batch_size():
         return int(subprocess.run(argv, capture_output=True, text=True, check=True, timeout=300).stdout)
 
     assert peak(1024, 0) > 3 * peak(256, 0)
-    assert peak(1024, 64) < 1.5 * peak(256, 64)
+    small, large = (min(peak(n, 64) for _ in range(2)) for n in (256, 1024))  # a busy machine can only add to a peak
+    assert large < 1.5 * small
 
 
 def test_the_temperature_stays_within_its_bounds(pairs, digits):
