@@ -20,6 +20,8 @@ from antiphase.models.config import Differential, Tower, ViTConfig
 from antiphase.store import Keyed, Question
 from antiphase.training.config import ContrastiveConfig, TrainConfig
 
+PUBLISHED = (768, 12)  # width and depth of the vision tower that the papers are about, ViT-B/16
+
 
 @dataclass(frozen=True, kw_only=True)
 class Images:
@@ -122,15 +124,10 @@ class Train(Model):
         return (self.data,)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainClip(Model):
-    """A CLIP trained on images whose captions are words for their classes, or on captioned images."""
+class ClipModel(Model):
+    """A CLIP, wherever it comes from: its vision tower is what looks at images."""
 
     model: CLIPConfig
-    training: ContrastiveConfig
-    pairs: str
-    prompts: str
-    images: int | None = None  # training subset of the run's seed; None: all
 
     @property
     def tower(self) -> Tower:
@@ -141,12 +138,23 @@ class TrainClip(Model):
         return self.model.vision.image, self.model.vision.patch
 
     @property
-    def run_seed(self) -> int:
-        return self.training.seed
+    def surrogate(self) -> bool:
+        return (self.model.vision.width, self.model.vision.depth) != PUBLISHED
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainClip(ClipModel):
+    """A CLIP trained on images whose captions are words for their classes, or on captioned images."""
+
+    model: CLIPConfig
+    training: ContrastiveConfig
+    pairs: str
+    prompts: str
+    images: int | None = None  # training subset of the run's seed; None: all
 
     @property
-    def surrogate(self) -> bool:
-        return not _published(self.model)
+    def run_seed(self) -> int:
+        return self.training.seed
 
     @property
     def title(self) -> str:
@@ -159,23 +167,11 @@ class TrainClip(Model):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UserClip(Model):
+class UserClip(ClipModel):
     """A CLIP of the user's own, known by its weights; where it lies does not matter."""
 
     model: CLIPConfig
     weights: str  # sha256
-
-    @property
-    def tower(self) -> Tower:
-        return self.model.vision
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        return self.model.vision.image, self.model.vision.patch
-
-    @property
-    def surrogate(self) -> bool:
-        return not _published(self.model)
 
     @property
     def title(self) -> str:
@@ -203,11 +199,6 @@ class OtherEncoder(Cell):
     @property
     def data_sets(self) -> tuple[str, ...]:
         return (self.pairs,)
-
-
-def _published(model: CLIPConfig) -> bool:
-    """Of the shape that the papers are about, ViT-B/16."""
-    return (model.vision.width, model.vision.depth) == (768, 12)
 
 
 def _attention(model: Tower) -> list[str]:
