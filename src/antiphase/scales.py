@@ -22,6 +22,7 @@ class Scale:
     epochs: int
     seeds: int
     fewer_seeds: tuple[tuple[int, int], ...] = ()  # (depth, seeds) where there are fewer
+    lambda_seeds: int | None = None  # of models with another lambda_init than 0.8; None: as of those with 0.8
     adv_epochs: int  # of adversarial fine-tuning
     adv_from_scratch: bool  # adversarial training from scratch as well
     more_classes: str | None  # a second data set, with more classes; None: not at this scale
@@ -96,7 +97,8 @@ SCALES: dict[ScaleName, Scale] = {
         patch=4,
         depths=(1, 2, 4),
         epochs=15,
-        seeds=3,
+        seeds=10,
+        fewer_seeds=((2, 5), (4, 5)),
         adv_epochs=4,
         adv_from_scratch=True,
         more_classes="cifar100",
@@ -130,8 +132,8 @@ SCALES: dict[ScaleName, Scale] = {
         patch=4,
         depths=(1, 2, 4, 8, 12),
         epochs=12,
-        seeds=3,
-        fewer_seeds=((8, 2), (12, 1)),
+        seeds=10,
+        fewer_seeds=((2, 5), (4, 5), (8, 3), (12, 2)),
         adv_epochs=6,
         adv_from_scratch=True,
         more_classes="cifar100",
@@ -165,7 +167,9 @@ SCALES: dict[ScaleName, Scale] = {
         patch=4,
         depths=(1, 2, 4, 8, 12),
         epochs=100,
-        seeds=3,
+        seeds=5,
+        fewer_seeds=((2, 3), (4, 3), (8, 3), (12, 3)),
+        lambda_seeds=3,
         adv_epochs=50,
         adv_from_scratch=True,
         more_classes="cifar100",

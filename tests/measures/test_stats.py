@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from antiphase.measures.stats import holm, mcnemar, mean_interval, paired, quantile_interval, rate, wilson
+from antiphase.measures.stats import (
+    holm,
+    mcnemar,
+    mean_interval,
+    paired,
+    quantile_interval,
+    rank_correlation,
+    ranked_alike,
+    rate,
+    wilson,
+)
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 10), (3, 10), (10, 10), (57, 100), (1, 1)])
@@ -70,3 +80,23 @@ def test_the_interval_of_the_median_holds_it_as_often_as_it_says():
     held = np.mean([low <= np.log(2) <= high for low, high in trials])
     assert 0.94 < held <= 1
     assert quantile_interval(np.array([1.0, 2.0]), 0.9)["interval"] == [1.0, None]  # too few to say how far
+
+
+# ------------------------------------------------------------------------------------------------- ranks over layers
+
+
+def test_rank_correlation_is_spearman_over_the_layers_of_each_model():
+    layers = np.array([[1.0], [2.0], [3.0]])
+    assert rank_correlation(layers, layers).item() == pytest.approx(1)
+    assert rank_correlation(layers, layers[::-1]).item() == pytest.approx(-1)
+    assert np.isnan(rank_correlation(np.ones((3, 1)), layers).item())  # nothing to rank
+    assert rank_correlation(np.array([[1.0], [1.0], [2.0]]), layers).item() == pytest.approx(0.75**0.5)
+
+
+def test_the_chance_of_a_rank_correlation_counts_orders_of_the_layers_not_seeds():
+    rising = np.tile(np.arange(4.0)[:, None], (1, 10))  # ten seeds that rank their layers alike are one observation
+    test = ranked_alike([(rising, rising)])
+    assert (test["rho"], test["p_above"], test["least_p"]) == (pytest.approx(1), pytest.approx(1 / 24), 1 / 24)
+    assert ranked_alike([(rising, -rising)])["p_below"] == pytest.approx(1 / 24)
+    two = ranked_alike([(rising, rising), (rising[:3], rising[:3])])
+    assert (two["p_above"], two["models"]) == (pytest.approx(1 / 144), 20)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any, Literal
 
 import numpy as np
@@ -225,6 +225,47 @@ def spearman(x: Array, y: Array) -> dict[str, Any] | None:
     return {"rho": rho, "p": p, "n": len(a)}
 
 
+def rank_correlation(x: Array, y: Array) -> Array:
+    """(L, S), (L, S) -> (S,): Spearman's over the L layers of each model; NaN where one of them is constant"""
+    a, b = (rankdata(values, axis=0) for values in (x, y))
+    a, b = a - a.mean(axis=0), b - b.mean(axis=0)
+    with np.errstate(invalid="ignore"):
+        rho: Array = (a * b).sum(axis=0) / np.sqrt((a**2).sum(axis=0) * (b**2).sum(axis=0))
+    return rho
+
+
+def ranked_alike(groups: Sequence[tuple[Array, Array]]) -> dict[str, Any]:
+    """Do two numbers rank the layers of models alike? Mean rank correlation over models, tested by permuting layers.
+
+    A group is the models of one depth, (L, S) and (L, S). Models that were trained alike but for their seed share what layers
+    do, so all seeds of a depth are permuted together: they are one observation of its layers. `least_p` is the smallest p that
+    so few layers can give.
+    """
+    models = sum(x.shape[1] for x, _ in groups)
+    orders = math.prod(math.factorial(len(x)) for x, _ in groups)
+    ranks = [(rankdata(x, axis=0), rankdata(y, axis=0)) for x, y in groups]
+
+    def mean(chosen: Sequence[Any]) -> float:
+        pairs = zip(ranks, chosen)
+        return float(sum(np.nansum(rank_correlation(x[list(order)], y)) for (x, y), order in pairs) / models)
+
+    rho = mean([range(len(x)) for x, _ in groups])
+    if orders <= math.factorial(ALL_ORDERS):
+        permuted = [mean(chosen) for chosen in product(*(permutations(range(len(x))) for x, _ in groups))]
+        above, below = (float(np.mean([sign * (r - rho) >= -1e-12 for r in permuted])) for sign in (1, -1))
+    else:
+        draw = np.random.default_rng([models, DRAWN_ORDERS])
+        permuted = [mean([draw.permutation(len(x)) for x, _ in groups]) for _ in range(DRAWN_ORDERS - 1)]
+        above, below = ((1 + sum(sign * (r - rho) >= -1e-12 for r in permuted)) / DRAWN_ORDERS for sign in (1, -1))
+    return {
+        "rho": rho,
+        "p_above": above,
+        "p_below": below,
+        "models": models,
+        "least_p": max(1 / orders, 1 / DRAWN_ORDERS),
+    }
+
+
 # ------------------------------------------------------------------------------------------------- contrasts, verdicts
 
 Unit = Literal["%", "points", ""]  # a share, a difference of shares, any other number
@@ -239,12 +280,20 @@ class Contrast:
     interval: tuple[float, float] | None = None  # 95 %
     unit: Unit = "points"
     n: int = 0  # images of each seed
-    seeds: int = 0
-    correct: int = 0  # fewest correctly classified images of any model and seed in it
+    seeds: int = 0  # fewest of any model in it
+    correct: int = 0  # images that count in the model that has fewest: of attacks mostly the correctly classified
     accuracy: float | None = None  # lowest test accuracy of the depth-1 models by which its own are judged
     missing: str | None = None  # what it lacks; then it has no value
     surrogate: bool = False  # of small models that stand in for published ones
     threshold: bool = False  # how far something lies above a threshold, and no effect
+    p_above: float | None = None  # one-sided: were it not above 0, so large a value would be this rare
+    p_below: float | None = None  # the same of a value so far below
+    p_equivalent: float | None = None  # two one-sided tests: were it a point or more away from 0
+    power: float | None = None  # chance to have seen a gap of five points, with the spread that was measured
+    planned_power: float | None = None  # the same by the plan, before any run
+    saturated: bool = False  # all its rates lie above 97 %, or all below 3 %: no gap could show
+    of_pair: bool = False  # one training of each model: about these two, not about others like them
+    needs: str = ""  # what else keeps it from deciding anything
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,3 +305,4 @@ class Verdict:
     claim: str = ""  # short name of the statement: K1, Theorem 3
     statement: str = ""  # in words
     contrasts: tuple[Contrast, ...] = ()
+    power: str = ""  # a sentence: what would have been seen

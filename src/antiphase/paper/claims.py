@@ -10,7 +10,7 @@ from antiphase.config import InputError
 from antiphase.measures.stats import Contrast, Verdict
 from antiphase.paper.grid import Grid
 from antiphase.paper.study import Answers, Missing, Prediction, Study
-from antiphase.paper.verdict_rule import decide, place_of
+from antiphase.paper.verdict_rule import decide, place_of, why_uninformative
 
 CLAIMS = {
     "K1": "a depth-1 DiffViT is easier to fool than its ViT at every budget and patch width",
@@ -23,21 +23,24 @@ CLAIMS = {
     "K8": "branch gradients oppose each other on most inputs (depth 1), most often in layer 1 of DiffCLIP",
     "K9": "DiffCLIP is at least as easy to fool as CLIP on COCO at every budget and patch width",
     "K10": "on ImageNet DiffCLIP is slightly easier to fool by pixels and equally by patches",
-    "K11": "restarts raise attack success and keep the order of the models",
-    "K12": "adversarial training lowers attack success at its own budget and costs accuracy",
-    "K13": "noise is common-mode: it moves both maps alike and is cancelled",
+    "K11": "restarts keep the order of the models and what depth does",
+    "K12": "adversarial training at small budgets lowers success without harming accuracy; beyond 0.5/255 it costs accuracy",
+    "K13": "noise is common-mode in DiffCLIP: it moves both maps alike and is cancelled",
     "K14": "a schedule of lambda_init gains on ImageNet and loses out of distribution",
     "K15": "differential attention in the vision tower alone does as well as in both",
     "K16": "Lemma 2 bounds the ratio of local Lipschitz constants",
     "K17": "cancellation: alpha of the DiffViT is below that of the ViT",
     "K18": "Tiny ImageNet, depth 4: the DiffViT is easier to fool by patches and up to 2/255, most at 1/255, not at 4/255",
-    "K19": "the gap between ViT and DiffViT narrows with more classes",
-    "K20": "later layers have lower local Lipschitz, with a wider spread in the DiffViT",
+    "K19": "the gap between softmax and differential attention is smaller on ImageNet than on sets with few classes",
+    "K20": "later layers of the DiffViT have lower local Lipschitz, and its values spread wider than the ViT's",
     "K21": "the DiffViT has larger margins and yet a smaller radius",
     "K22": "a larger lambda goes with a smaller alpha",
     "K23": "AutoAttack reproduces the depth trend of PGD",
-    "K24": "changes of A1 and A2 correlate on noisy images, and the maps more so than on clean ones",
-}
+    "K24": "changes of A1 and A2 of DiffCLIP correlate on noisy images, and the maps more so than on clean ones",
+    "E1": "our question: the gap between ViT and DiffViT is smaller on CIFAR-100 than on CIFAR-10",
+    "E2": "our question: noise is common-mode in DiffViTs as well (K13)",
+    "E3": "our question: what K24 says of DiffCLIP holds of DiffViTs",
+}  # K: what the papers say; E: an extension, never the verdict on a K
 
 
 def verdicts(
@@ -84,15 +87,19 @@ def _judge(claim: str, listed: list[Prediction], grid: Grid, answers: Answers) -
         "scale": grid.scale,
         "reading": first,
         **_plain(decide(of(first), floor)),
+        "extension": claim.startswith("E"),
         "readings": {reading: _plain(decide(of(reading), floor)) for reading in readings},
         "parts": {part: _plain(decide(of(first, part), floor)) for part in parts},
-        "contrasts": [{"part": p.part, "reading": p.reading, **_flat(c), "place": place_of(c)} for p, c in contrasts],
+        "contrasts": [
+            {"part": p.part, "reading": p.reading, **_flat(c), "place": place_of(c), "shown_only": why_uninformative(c)}
+            for p, c in contrasts
+        ],
     }
 
 
 def _contrast(prediction: Prediction, grid: Grid, answers: Answers) -> Contrast:
     """With the lowest test accuracy of its witnesses."""
-    contrast = prediction.contrast(answers)
+    contrast = prediction.contrast(lambda series: series.arm(answers))
     try:
         reached = [float(answers(witness)["test_accuracy"]) for witness in prediction.witnesses(grid)]
     except Missing as gap:
@@ -106,4 +113,4 @@ def _flat(contrast: Contrast) -> dict[str, Any]:
 
 
 def _plain(verdict: Verdict) -> dict[str, str]:
-    return {"verdict": verdict.outcome, "why": verdict.why}
+    return {"verdict": verdict.outcome, "why": verdict.why, "power": verdict.power}

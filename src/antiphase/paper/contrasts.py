@@ -6,20 +6,35 @@ A series is one number of one model: a cell per seed, and from each cell one val
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import log2
 from typing import Any
 
 import numpy as np
 
 from antiphase.attacks.question import AttackAnswer
-from antiphase.measures.bootstrap import PerImage, Statistic, difference, first, interval
 from antiphase.measures.questions import Rows
-from antiphase.measures.stats import Array, Contrast, Unit, decided, mcnemar
-from antiphase.paper.questions import Ask, Cell, Model
-from antiphase.paper.study import SURROGATE, Answers, Label, Line, Missing, Prediction
+from antiphase.measures.seed_intervals import (
+    Estimate,
+    PerImage,
+    PerSeed,
+    Plan,
+    Statistic,
+    combined,
+    difference,
+    estimated,
+    first,
+    line_weights,
+)
+from antiphase.measures.stats import Array, Contrast, Unit, decided, mcnemar, ranked_alike
+from antiphase.paper.cost import count
+from antiphase.paper.questions import Ask, Cell, Model, UserClip
+from antiphase.paper.study import SURROGATE, Answers, Label, Line, Missing, Planned, Prediction
+from antiphase.paper.verdict_rule import GAP, LEVEL, POINT, SATURATED
 from antiphase.store import Content
 
 Values = Callable[[Content], tuple[Array, Array]]  # an answer -> (n,) tops and bottoms of a ratio of sums
+PLAN = Plan()
 
 
 @dataclass(frozen=True)
@@ -30,6 +45,7 @@ class Series:
     values: Values
     quantile: float | None = None
     of_model: bool = False  # read from the cell of the trained model: one value, no images
+    values_from: Callable[[Answers], Values] | None = None  # in place of `values`, where they depend on other cells
 
     @property
     def sources(self) -> tuple[Cell, ...]:
@@ -37,16 +53,16 @@ class Series:
         return tuple(cell.of for cell in self.cells) if self.of_model else self.cells
 
     def arm(self, answers: Answers) -> PerImage:
-        tops, bottoms = zip(*(self.values(answers(cell)) for cell in self.sources))
+        values = self.values if self.values_from is None else self.values_from(answers)
+        tops, bottoms = zip(*(values(answers(cell)) for cell in self.sources))
         samples = {"no images" if self.of_model else repr(cell.images) for cell in self.cells}
         return PerImage(np.stack(tops), np.stack(bottoms), "; ".join(sorted(samples)), self.quantile)
 
-    def correct(self, answers: Answers) -> int:
-        """Fewest correctly classified images of any seed: by the model, and by its baseline where it is held against one."""
-        return min(
-            int(np.prod([_correct(answers(told)) for told in cell.clean_predictions], axis=0).sum())
-            for cell in self.cells
-        )
+    @property
+    def planned_images(self) -> float:
+        """So many images are planned to count; of those that a model must classify correctly the share that plans assume."""
+        images = min(count(cell.images) for cell in self.cells)
+        return images * PLAN.accuracy if isinstance(self.values, Success) and self.values.of_correct else float(images)
 
     @property
     def models(self) -> tuple[Model, ...]:
@@ -81,7 +97,8 @@ def _correct(content: Content) -> Array:
     return AttackAnswer(content).correct.astype(np.float64)
 
 
-def success(reading: str) -> Values:
+@dataclass(frozen=True)
+class Success:
     """Of an attack's answer, by the name of a reading.
 
     asr_change, asr_correct      prediction changed, mean over restarts; of all images, of the correctly classified
@@ -90,24 +107,41 @@ def success(reading: str) -> Values:
     accuracy                     correct without an attack, of all images
     """
 
-    def values(content: Content) -> tuple[Array, Array]:
+    reading: str
+
+    @property
+    def of_correct(self) -> bool:
+        return self.reading.endswith("correct")
+
+    def __call__(self, content: Content) -> tuple[Array, Array]:
         correct = _correct(content)
         everything = np.ones_like(correct)
-        if reading == "accuracy":
+        if self.reading == "accuracy":
             return correct, everything
         changed = AttackAnswer(content).changed.astype(np.float64)  # (R, n)
         union = changed.max(axis=0)
-        if reading == "robust_error":
+        if self.reading == "robust_error":
             return 1 - correct * (1 - union), everything
-        rate = union if reading.startswith("union") else changed.mean(axis=0)
-        return (rate * correct, correct) if reading.endswith("correct") else (rate, everything)
+        rate = union if self.reading.startswith("union") else changed.mean(axis=0)
+        return (rate * correct, correct) if self.of_correct else (rate, everything)
 
-    return values
+
+success = Success
 
 
 def distance(content: Content) -> tuple[Array, Array]:
     """Size of the smallest perturbation found, of images first correct; of one that was not fooled, infinite."""
     return AttackAnswer(content).distance, _correct(content)
+
+
+def beyond(radius: float) -> Values:
+    """Of images first correct, those whose smallest perturbation is larger than this; one that was not fooled is among them."""
+
+    def values(content: Content) -> tuple[Array, Array]:
+        size, correct = distance(content)
+        return (size > radius) * correct, correct
+
+    return values
 
 
 # ------------------------------------------------------------------------------------------------- values of a measure
@@ -178,9 +212,16 @@ def stacked(pairs: str, layer: int | None = 0) -> Values:
 # ------------------------------------------------------------------------------------------------- lines of a table
 
 
-def estimate(result: dict[str, Any]) -> dict[str, Any]:
-    """Value and interval as a row has them."""
-    return {"value": result["value"], "interval": None if result["interval"] is None else tuple(result["interval"])}
+def shown(estimate: Estimate | None, divided_by: float = 1.0) -> dict[str, Any]:
+    """Value and interval as a row has them; neither where the number does not exist."""
+    if estimate is None:
+        return {"value": None, "interval": None}
+    low, high = estimate.interval()
+    finite = np.isfinite(low) and np.isfinite(high)
+    return {
+        "value": estimate.value / divided_by,
+        "interval": (low / divided_by, high / divided_by) if finite else None,
+    }
 
 
 def line(
@@ -196,15 +237,18 @@ def line(
 
     def read(answers: Answers) -> dict[str, Any]:
         arm = series.arm(answers)
-        result = estimate(interval([arm]))
-        text = "" if result["value"] is not None else "not reached" if series.quantile is not None else "does not exist"
-        if result["value"] is not None and divided_by != 1.0:
-            low, high = result["interval"]
-            result = {"value": result["value"] / divided_by, "interval": (low / divided_by, high / divided_by)}
+        result = shown(estimated([arm]), divided_by)
+        text = "" if result["value"] is not None else _why_none(arm)
         note = SURROGATE if series.surrogate else ""
         return {**result, "n": arm.top.shape[1], "seeds": len(arm.top), "note": note, "text": text}
 
     return Line(label=label, reading=reading, cells=series.sources, read=read, unit=unit, reference=reference)
+
+
+def _why_none(arm: PerImage) -> str:
+    """A mean over seeds does not exist if one of them has none: nobody is left out."""
+    beyond = int(np.isinf(arm.value).sum())
+    return f"not reached in {beyond} of {len(arm.value)} seeds" if beyond else "does not exist"
 
 
 TESTED = {"asr_change": "all images", "asr_correct": "images that both classify correctly"}
@@ -229,7 +273,7 @@ def difference_line(
             by_seed = ", ".join(f"{p:.2g} (n = {n})" for p, n in tests)
             note = f"McNemar p by seed, changed in any run, of {TESTED[reading]}: {by_seed}"
         sizes = {"n": arms[0].top.shape[1], "seeds": len(arms[0].top), "note": note}
-        return {**estimate(interval(arms, difference)), **sizes}
+        return {**shown(estimated(arms, difference)), **sizes}
 
     cells = (*one.sources, *other.sources)
     return Line(label=label, reading=reading, cells=cells, read=read, unit=unit, reference=reference)
@@ -249,21 +293,68 @@ def trained_lines(label: Label, models: Sequence[Model], reference: float | None
 
 
 def _accuracy(label: Label, models: Sequence[Model], split: str, reference: float | None) -> Line:
-    """Rows hold no image of these, so the interval is a normal one: the spread over seeds, then that of the images they share."""
+    """Rows hold no image of these: all seeds are taken to be right about the same ones, which is the widest case."""
 
     def read(answers: Answers) -> dict[str, Any]:
         trained = [answers(model) for model in models]
-        values, n = [float(t[f"{split}_accuracy"]) for t in trained], int(trained[0][f"{split}_images"])
-        mean, between = float(np.mean(values)), float(np.var(values, ddof=1)) if len(values) > 1 else 0.0
-        half = 1.96 * (between / len(values) + mean * (1 - mean) / n) ** 0.5
-        spread = f"sd over seeds {100 * between**0.5:.1f} points" if len(values) > 1 else ""
-        around = (max(0.0, mean - half), min(1.0, mean + half))
-        return {"value": mean, "interval": around, "n": n, "seeds": len(values), "note": spread}
+        values, n = np.array([float(t[f"{split}_accuracy"]) for t in trained]), int(trained[0][f"{split}_images"])
+        seeds, mean = len(values), float(values.mean())
+        of_images = mean * (1 - mean) / n
+        between = float(values.var(ddof=1)) / seeds if seeds > 1 else 0.0
+        df = (between + of_images) ** 2 * (seeds - 1) / between**2 if between > 0 else np.inf
+        around = Estimate(mean, between + of_images, df, of_images, seeds, n, share=True)
+        spread = f"sd over seeds {100 * (between * seeds) ** 0.5:.1f} points" if seeds > 1 else ""
+        return {**shown(around), "n": n, "seeds": seeds, "note": spread}
 
     return Line(label=label, reading=f"{split}_accuracy", cells=tuple(models), read=read, reference=reference)
 
 
 # ------------------------------------------------------------------------------------------------- predictions of a claim
+
+
+Numbers = Callable[[Series], PerImage]  # where a contrast gets the number of a series from: a ledger, or a simulation
+
+
+@dataclass(frozen=True)
+class Group:
+    """Models that were trained alike but for their seed, a statistic of them, and how much it counts in a contrast."""
+
+    series: tuple[Series, ...]
+    statistic: Statistic = first
+    weight: float = 1.0
+
+    @property
+    def seeds(self) -> int:
+        return min(len(one.cells) for one in self.series)
+
+    def per_seed(self, numbers: Numbers) -> PerSeed:
+        return PerSeed.of([numbers(one) for one in self.series], self.statistic)
+
+
+def along_depth(
+    depths: Sequence[int],
+    series_at: Callable[[int], Sequence[Series]],
+    statistic: Statistic = first,
+    *,
+    at: int | None = None,
+    sign: int = 1,
+) -> list[Group]:
+    """A straight line in log depth through all models, every training one point: its change from the shallowest depth to the
+    deepest, or its height `at` a depth."""
+    listed = {depth: Group(tuple(series_at(depth)), statistic) for depth in depths}
+    weights = line_weights(
+        [log2(depth) for depth in depths], [group.seeds for group in listed.values()], None if at is None else log2(at)
+    )
+    return [replace(group, weight=sign * weight) for group, weight in zip(listed.values(), weights)]
+
+
+def over_models(
+    depths: Sequence[int], series_at: Callable[[int], Sequence[Series]], statistic: Statistic = first
+) -> list[Group]:
+    """The mean over all models of these depths."""
+    listed = [Group(tuple(series_at(depth)), statistic) for depth in depths]
+    every = sum(group.seeds for group in listed)
+    return [replace(group, weight=group.seeds / every) for group in listed]
 
 
 def predict(
@@ -280,30 +371,192 @@ def predict(
 ) -> Prediction:
     """A statistic of the series that the claim says is above 0; `threshold` where it is a distance to one, and no effect;
     `optional` where a study does not compute it by itself."""
-    cells = [told for one in series for cell in one.cells for told in (cell, *cell.clean_predictions)]
-    models = [model for one in series for model in one.models]
+    group = Group(tuple(series), statistic)
+    return predict_sum(claim, name, part, reading, [group], unit=unit, threshold=threshold, optional=optional)
 
-    def contrast(answers: Answers) -> Contrast:
+
+def predict_sum(
+    claim: str,
+    name: str,
+    part: str,
+    reading: str,
+    groups: Sequence[Group],
+    *,
+    unit: Unit = "points",
+    threshold: bool = False,
+    optional: bool = False,
+    direction_of: Sequence[Group] = (),
+    among: int = 1,
+) -> Prediction:
+    """A weighted sum over groups of models (depths, say) that the claim says is above 0.
+
+    `direction_of`: the claim says that it has the sign of this other sum. Where that sign is not known itself, corrected for
+    being one of `among`, the contrast decides nothing.
+    """
+    every = [one for group in (*groups, *direction_of) for one in group.series]
+    planned = _planned(groups)
+
+    def contrast(numbers: Numbers) -> Contrast:
         try:
-            arms = [one.arm(answers) for one in series]
-            correct = min(one.correct(answers) for one in series)
+            parts = [(group.weight, group.per_seed(numbers)) for group in groups]
+            like = [(group.weight, group.per_seed(numbers)) for group in direction_of]
         except Missing as gap:
             return Contrast(name=name, unit=unit, missing=f"no row of {gap}")
+        about = Contrast(
+            name=name,
+            unit=unit,
+            seeds=planned.seeds,
+            n=max(moved.shape[1] for _, part in parts for moved in part.influence.values()),
+            surrogate=any(one.surrogate for one in every),
+            threshold=threshold,
+            planned_power=planned.power,
+            saturated=_saturated([part for _, part in parts]),
+            of_pair=planned.of_pair,
+        )
+        return _measured(about, combined(parts), combined(like) if like else None, among)
+
+    return _prediction(
+        claim,
+        name,
+        part,
+        reading,
+        every,
+        contrast,
+        planned,
+        tuple(groups),
+        tuple(direction_of),
+        unit,
+        threshold,
+        optional,
+    )
+
+
+def _measured(about: Contrast, measured: Estimate | None, like: Estimate | None, among: int) -> Contrast:
+    """With the numbers; turned round where the sum whose direction it should have is below 0."""
+    if measured is None:
+        return about
+    sign, needs = 1.0, ""
+    if like is not None:
+        sign = -1.0 if like.value < 0 else 1.0
+        if min(like.p_above(), like.p_below()) >= LEVEL / among:
+            needs = f"what it is held against has no known direction itself ({_text(like)})"
+    seen = replace(measured, value=sign * measured.value)
+    low, high = seen.interval()
+    return replace(
+        about,
+        value=seen.value,
+        interval=(low, high),
+        correct=int(seen.images),
+        p_above=seen.p_above(),
+        p_below=seen.p_below(),
+        p_equivalent=max(seen.p_above(-POINT), seen.p_below(POINT)),
+        power=seen.power(GAP),
+        needs=needs,
+    )
+
+
+def _text(estimate: Estimate) -> str:
+    low, high = estimate.interval()
+    return f"{100 * estimate.value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
+
+
+def _saturated(parts: Sequence[PerSeed]) -> bool:
+    """Two or more rates, all of them near 1 or all near 0."""
+    rates = [mean for part in parts for mean in part.means]
+    if len(rates) < 2 or not all(part.shares for part in parts):
+        return False
+    return min(rates) > SATURATED[1] or max(rates) < SATURATED[0]
+
+
+def _planned(groups: Sequence[Group]) -> Planned:
+    """Seeds, images, and the power that follows; for a pair of the user's own, over images alone."""
+    seeds, images = [group.seeds for group in groups], min(one.planned_images for g in groups for one in g.series)
+    pair = any(isinstance(model, UserClip) for group in groups for one in group.series for model in one.models)
+    weights = [group.weight for group in groups]
+    power = PLAN.power_of_pair(images, GAP) if pair else PLAN.power(weights, seeds, images, GAP)
+    needed = None if pair else PLAN.seeds_needed(images, GAP)
+    return Planned(seeds=min(seeds), images=int(images), power=power, seeds_needed=needed, of_pair=pair)
+
+
+def _prediction(
+    claim: str,
+    name: str,
+    part: str,
+    reading: str,
+    series: Sequence[Series],
+    contrast: Callable[[Numbers], Contrast],
+    planned: Planned,
+    groups: tuple[Group, ...],
+    direction_of: tuple[Group, ...] = (),
+    unit: Unit = "points",
+    threshold: bool = False,
+    optional: bool = False,
+) -> Prediction:
+    cells = [cell for one in series for cell in one.sources]
+    models = [model for one in series for model in one.models]
+    return Prediction(
+        claim=claim,
+        name=name,
+        part=part,
+        reading=reading,
+        contrast=contrast,
+        cells=tuple(dict.fromkeys([*cells, *models])),
+        optional=optional,
+        unit=unit,
+        threshold=threshold,
+        planned=planned,
+        groups=groups,
+        direction_of=direction_of,
+    )
+
+
+def predict_ranks(
+    claim: str,
+    name: str,
+    part: str,
+    reading: str,
+    by_depth: Sequence[tuple[Sequence[Series], Sequence[Series]]],
+    *,
+    sign: int = 1,
+) -> Prediction:
+    """Two numbers rank the layers of models alike (sign 1) or in opposite order (-1): one series per layer of each depth."""
+    every = [one for pair in by_depth for half in pair for one in half]
+    seeds = min(len(one.cells) for one in every)
+    planned = Planned(seeds=seeds, images=int(min(one.planned_images for one in every)))
+
+    def contrast(numbers: Numbers) -> Contrast:
+        try:
+            groups = [
+                (
+                    np.stack([numbers(one).value for one in x]),
+                    sign * np.stack([numbers(one).value for one in y]),
+                )
+                for x, y in by_depth
+            ]
+        except Missing as gap:
+            return Contrast(name=name, unit="", missing=f"no row of {gap}")
+        test = ranked_alike(groups)
+        few = f"so few layers give a p of {test['least_p']:.2g} at best, {LEVEL:g} is asked"
         return Contrast(
             name=name,
-            **estimate(interval(arms, statistic)),
-            unit=unit,
-            seeds=min(len(one.cells) for one in series),
-            n=max(arm.top.shape[1] for arm in arms),
-            correct=correct,
-            surrogate=any(one.surrogate for one in series),
-            threshold=threshold,
+            value=test["rho"],
+            unit="",
+            seeds=seeds,
+            n=planned.images,
+            correct=planned.images,
+            surrogate=any(one.surrogate for one in every),
+            p_above=test["p_above"],
+            p_below=test["p_below"],
+            needs=few if test["least_p"] >= LEVEL else "",
         )
 
-    every = tuple(dict.fromkeys([*cells, *models]))
-    return Prediction(
-        claim=claim, name=name, part=part, reading=reading, contrast=contrast, cells=every, optional=optional
-    )
+    layers = tuple(Group(pair) for x, y in by_depth for pair in zip(x, y))
+    return _prediction(claim, name, part, reading, every, contrast, planned, layers, unit="")
+
+
+def at_least(a: Array, b: Array) -> Array:
+    """How far the first lies above two points below the second."""
+    return difference(a, b) + ALIKE
 
 
 def about_equal(claim: str, what: str, part: str, reading: str, series: Sequence[Series]) -> list[Prediction]:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from antiphase.attacks import CW, PGD, AutoAttack, Linf, Patch
 from antiphase.attacks.config import Attack
 from antiphase.attacks.question import AttackQuestion
@@ -16,9 +18,10 @@ from antiphase.clip_scales import CLIP_SCALES
 from antiphase.config import Budget
 from antiphase.data.catalog import CATALOG, entry_of
 from antiphase.measures.crossover import crossover
+from antiphase.measures.seed_intervals import PerSeed, difference
 from antiphase.models.clip_config import VARIANTS, clip_of_sizes
 from antiphase.models.config import Differential, Softmax, ViTConfig
-from antiphase.paper.contrasts import Series, Values, difference_line, estimate, line, success, trained_lines
+from antiphase.paper.contrasts import Series, Values, difference_line, line, success, trained_lines
 from antiphase.paper.questions import Ask, Images, Model, Train, TrainClip, UserClip
 from antiphase.paper.study import FIGURE_ONLY, Answers, Label, Line, Tick
 from antiphase.scales import SCALES, Scale, ScaleName
@@ -69,9 +72,8 @@ class Grid:
         return self.eps[4]
 
     @property
-    def deepest(self) -> int:
-        """Of the depths with enough seeds to decide anything, the largest."""
-        return max(d for d in self.s.depths if self.s.seeds_at(d) == self.s.seeds)
+    def depths(self) -> tuple[int, ...]:
+        return self.s.depths
 
     def printed(self, value: float | None) -> float | None:
         """A number of the paper about CIFAR-10, where this is its experiment: not on other data, nor at the smoke scale."""
@@ -234,7 +236,7 @@ def depth_lines(
     table: list[Line] = []
     for what, ask in asks.items():
         for reading in readings:
-            by_depth = {depth: vit_series(grid, depth, ask, success(reading)) for depth in grid.s.depths}
+            by_depth = {depth: vit_series(grid, depth, ask, success(reading)) for depth in grid.depths}
             for depth, both in by_depth.items():
                 at = Tick.at("depth", depth)
                 printed = reference if reading == readings[0] else None
@@ -251,12 +253,17 @@ def crossover_line(grid: Grid, label: Label, pairs: list[tuple[Series, Series]],
     """D* of Corollary 1 as it is seen: interpolated in log depth, never extrapolated."""
 
     def read(answers: Answers) -> dict[str, Any]:
-        result = crossover(grid.s.depths, [(a.arm(answers), b.arm(answers)) for a, b in pairs])
-        changes, none = result["sign_changes"], 100 * result["none"]
-        note = f"90 % interval; {changes} changes of sign; no crossover in {none:.0f} % of replicates"
-        if result["median"] is None:
-            note = f"none among these depths; {note}"
-        return {**estimate({"value": result["median"], "interval": result["interval"]}), "note": note}
+        gaps = [PerSeed.of([a.arm(answers), b.arm(answers)], difference) for a, b in pairs]
+        if not all(np.isfinite(gap.values).all() for gap in gaps):
+            return {"text": "not known: a number of some model does not exist"}
+        result = crossover(grid.depths, gaps)
+        falls, rises = (100 * result[way] for way in ("falls below", "rises above"))
+        chances = f"the gap {falls:.0f} % likely falls below 0 with depth (the paper's direction), {rises:.0f} % rises above it"
+        if result["depth"] is None:
+            return {"text": "none among these depths", "note": chances}
+        note = f"the gap {result['direction']} 0; 90 % interval; {result['sign_changes']} changes of sign; {chances}"
+        interval = None if result["interval"] is None else tuple(result["interval"])
+        return {"value": result["depth"], "interval": interval, "note": note}
 
     cells = tuple(cell for pair in pairs for series in pair for cell in series.sources)
     return Line(label=label, reading=reading, cells=cells, read=read, unit="")
@@ -266,7 +273,7 @@ def accuracy_lines(grid: Grid) -> list[Line]:
     """Train and test accuracy of both models at every depth."""
     return [
         row
-        for depth in grid.s.depths
+        for depth in grid.depths
         for name, make in (("ViT", grid.vit), ("DiffViT", grid.diffvit))
         for row in trained_lines(Label(name, Tick.at("depth", depth)), [make(s, depth) for s in grid.seeds(depth)])
     ]

@@ -151,6 +151,17 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Planned:
+    """What a scale gives to a contrast, known before any run."""
+
+    seeds: int  # fewest of any model in it
+    images: int  # that count
+    power: float | None = None  # chance to see a gap of five points; None where that is no question
+    seeds_needed: int | None = None  # of every model, to see it with probability 0.8; None: more than one would train
+    of_pair: bool = False  # two given models: over images alone
+
+
+@dataclass(frozen=True, kw_only=True)
 class Prediction:
     """What a claim says, as a number that it says is above 0; listed before any run."""
 
@@ -158,9 +169,16 @@ class Prediction:
     name: str
     part: str  # what the claim is tested on
     reading: str  # the first reading of a claim is the one that decides
-    contrast: Callable[[Answers], Contrast]
+    contrast: Callable[[Any], Contrast]  # from what gives the number of a series (paper/contrasts.py)
     cells: tuple[Cell, ...] = ()
     optional: bool = False  # decided if its cells happen to be there; the study does not compute them
+    unit: Unit = "points"
+    threshold: bool = False  # a distance to a threshold, and no effect
+    planned: Planned
+    groups: tuple[
+        Any, ...
+    ] = ()  # of models, whose weighted sum it is; of a rank correlation the two numbers of each layer
+    direction_of: tuple[Any, ...] = ()  # groups whose sum says which direction it should have
 
     def witnesses(self, grid: Grid) -> list[Train]:
         """Of the models trained here: a published one has no accuracy to reach."""

@@ -1,43 +1,79 @@
-"""The rule by which a claim is decided, fixed before any run.
+"""The rule by which a claim is decided, fixed before any run; docs/statistics.md has its rates of error.
 
-supported        the 95 % interval of each pre-listed contrast lies in the claim's direction
-not supported    any lies wholly opposite, or wholly within one point of zero (an effect that small is none)
-inconclusive     anything else; so is a model below the scale's accuracy floor (undertrained)
-not tested here  a contrast has no data, or only surrogates of the models that the claim is about
-no verdict       fewer than 3 seeds, fewer than 200 correctly classified images, or a scale that is for tests
+A contrast is one number that the claim says is above 0. It is *informative* if its rates are not all above 97 % or all below 3 %
+(unless the claim is about saturation) and its planned seeds and images would show a gap of five points with probability 0.8.
+Others are shown and never decide.
 
-Every contrast is signed so that the claim says "above 0". A point is 0.01 of its unit: of a rate, a cosine, a logarithm. A
+supported         every informative contrast lies in the claim's direction
+not supported     any informative contrast lies opposite, corrected for the number of contrasts (Holm); or all of them are
+                  within one point of zero (two one-sided tests)
+partly supported  at least one lies in its direction, corrected in the same way, and none opposite
+inconclusive      anything else; so is a model below the scale's accuracy floor (undertrained)
+not tested here   a contrast has no data, or only surrogates of the models that the claim is about
+no verdict        a scale that is for tests
+
+Tests are one-sided at 2.5 %, as 95 % intervals are. A point is 0.01 of the contrast's unit: of a rate, a cosine, a logarithm. A
 contrast that is the distance to a threshold (saturated: above 95 %) is no effect, and may be as small as it likes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
-from antiphase.measures.stats import Contrast, Verdict
+from antiphase.measures.stats import Contrast, Verdict, holm
 
 POINT = 0.01
-SEEDS = 3
-CORRECT = 200
-Place = Literal["towards", "opposite", "negligible", "open"]
-Outcome = Literal["supported", "not supported", "inconclusive", "not tested here", "no verdict"]
+GAP = 0.05  # what a contrast should be able to show
+POWER = 0.8  # with this probability
+LEVEL = 0.025  # one-sided
+EQUIVALENT = 0.05  # of two one-sided tests
+SATURATED = (0.03, 0.97)
+Place = Literal["towards", "opposite", "none", "open"]
+Outcome = Literal["supported", "not supported", "partly supported", "inconclusive", "not tested here", "no verdict"]
 
 
 def place_of(contrast: Contrast) -> Place | None:
-    """Where the interval of a contrast lies, seen from the claim; None where there is none."""
-    if contrast.interval is None:
+    """Where a contrast lies, seen from the claim, by itself; None where it does not exist."""
+    if contrast.value is None or contrast.p_above is None or contrast.p_below is None:
         return None
-    low, high = contrast.interval
-    if high < 0:
+    if contrast.p_above < LEVEL:
+        return "towards"
+    if contrast.p_below < LEVEL:
         return "opposite"
-    if not contrast.threshold and low >= -POINT and high <= POINT:
-        return "negligible"
-    return "towards" if low > 0 else "open"
+    return "none" if _is_nothing(contrast) else "open"
 
 
-def _verdict(outcome: Outcome, why: str) -> Verdict:
-    return Verdict(outcome=outcome, why=why)
+def _is_nothing(contrast: Contrast) -> bool:
+    return not contrast.threshold and contrast.p_equivalent is not None and contrast.p_equivalent < EQUIVALENT
+
+
+def why_uninformative(contrast: Contrast) -> str | None:
+    """Why a contrast is shown and does not decide; None if it may decide."""
+    if contrast.needs:
+        return contrast.needs
+    if contrast.saturated and not contrast.threshold:
+        return "saturated: no gap could show"
+    if contrast.planned_power is not None and contrast.planned_power < POWER:
+        return (
+            f"too few seeds or images: the plan would show a gap of {100 * GAP:.0f} points with probability "
+            f"{contrast.planned_power:.2f}, {POWER:g} is asked"
+        )
+    return None
+
+
+def _verdict(outcome: Outcome, why: str, contrasts: Sequence[Contrast] = ()) -> Verdict:
+    return Verdict(outcome=outcome, why=why, power=_power(contrasts))
+
+
+def _power(contrasts: Sequence[Contrast]) -> str:
+    """What these contrasts would have shown."""
+    known = [contrast.power for contrast in contrasts if contrast.power is not None and not contrast.threshold]
+    if not known:
+        return ""
+    least, most = min(known), max(known)
+    chance = f"{least:.2f}" if most - least < 0.005 else f"{least:.2f} to {most:.2f}"
+    return f"a gap of {100 * GAP:.0f} points would have been seen with probability {chance}"
 
 
 def unfit(contrast: Contrast, floor: float) -> Verdict | None:
@@ -46,11 +82,7 @@ def unfit(contrast: Contrast, floor: float) -> Verdict | None:
         return _verdict("not tested here", contrast.missing)
     if contrast.surrogate:
         return _verdict("not tested here", "only small surrogates were looked at: give --clip and --diffclip")
-    if contrast.seeds < SEEDS:
-        return _verdict("no verdict", f"{contrast.seeds} seeds, {SEEDS} are needed")
-    if contrast.correct < CORRECT:
-        return _verdict("no verdict", f"{contrast.correct} correctly classified images, {CORRECT} are needed")
-    if contrast.interval is None:
+    if contrast.value is None:
         return _verdict("inconclusive", f"{contrast.name} does not exist")
     if contrast.accuracy is not None and contrast.accuracy < floor:
         return _verdict(
@@ -65,18 +97,48 @@ def decide(contrasts: Sequence[Contrast], floor: float | None) -> Verdict:
         return _verdict("no verdict", "this scale is for tests")
     if not contrasts:
         return _verdict("not tested here", "no contrast is listed at this scale")
-    reasons = [unfit(f, floor) for f in contrasts]
-    fit = [f for f, reason in zip(contrasts, reasons) if reason is None]
-    for found in fit:
-        if place_of(found) in ("opposite", "negligible"):
-            how = "the other way round" if place_of(found) == "opposite" else "no effect"
-            return _verdict("not supported", f"{found.name}: {how}")
-    held_back = [reason for reason in reasons if reason is not None]
-    for outcome in ("not tested here", "no verdict", "inconclusive"):
-        whys = dict.fromkeys(reason.why for reason in held_back if reason.outcome == outcome)
+    reasons = [unfit(contrast, floor) for contrast in contrasts]
+    fit = [contrast for contrast, reason in zip(contrasts, reasons) if reason is None]
+    informative = [contrast for contrast in fit if why_uninformative(contrast) is None]
+    opposite = _corrected(informative, lambda contrast: contrast.p_below)
+    if opposite:
+        return _verdict("not supported", f"{_names(opposite)}: the other way round{_pair(opposite)}", informative)
+    for outcome in ("not tested here", "inconclusive"):
+        whys = dict.fromkeys(r.why for r in reasons if r is not None and r.outcome == outcome)
         if whys:
-            return _verdict(outcome, "; ".join(whys))
-    undecided = [f.name for f in fit if place_of(f) == "open"]
-    if undecided:
-        return _verdict("inconclusive", f"{len(undecided)} of {len(fit)} contrasts undecided: {undecided[0]}")
-    return _verdict("supported", f"all {len(fit)} contrasts in its direction")
+            return _verdict(outcome, "; ".join(whys), informative)
+    if not informative:
+        whys = dict.fromkeys(f"{why_uninformative(contrast)}" for contrast in fit)
+        return _verdict("inconclusive", f"none of {_count(fit)} can decide ({'; '.join(whys)})", fit)
+    towards = [contrast for contrast in informative if place_of(contrast) == "towards"]
+    of = f"{len(informative)} informative contrasts" if len(informative) < len(fit) else _count(fit)
+    if len(towards) == len(informative):
+        return _verdict("supported", f"all {of} in its direction{_pair(informative)}", informative)
+    if all(_is_nothing(contrast) for contrast in informative):
+        return _verdict("not supported", f"no effect: all {of} within one point of zero", informative)
+    partly = _corrected(informative, lambda contrast: contrast.p_above)
+    if partly:
+        why = f"{len(partly)} of {of} in its direction ({_names(partly)}), none opposite{_pair(partly)}"
+        return _verdict("partly supported", why, informative)
+    undecided = [contrast for contrast in informative if contrast not in towards]
+    return _verdict("inconclusive", f"{len(undecided)} of {of} undecided: {_names(undecided)}", informative)
+
+
+def _count(contrasts: Sequence[Contrast]) -> str:
+    return f"{len(contrasts)} contrast{'s' * (len(contrasts) != 1)}"
+
+
+def _corrected(contrasts: Sequence[Contrast], p: Callable[[Contrast], float | None]) -> list[Contrast]:
+    """Those whose p stays below the level after Holm's correction over all of them."""
+    ps = [1.0 if (own := p(contrast)) is None else own for contrast in contrasts]
+    return [contrast for contrast, adjusted in zip(contrasts, holm(ps)) if adjusted < LEVEL]
+
+
+def _names(contrasts: Sequence[Contrast], most: int = 4) -> str:
+    names = [contrast.name for contrast in contrasts]
+    return "; ".join(names[:most]) + (f"; and {len(names) - most} more" if len(names) > most else "")
+
+
+def _pair(contrasts: Sequence[Contrast]) -> str:
+    """Said where an interval is over images only."""
+    return ", of this pair: one training of each" if any(contrast.of_pair for contrast in contrasts) else ""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from antiphase.measures.bootstrap import difference
 from antiphase.measures.questions import PredictionQuestion
+from antiphase.measures.seed_intervals import difference
 from antiphase.models.config import Differential
 from antiphase.paper.contrasts import Series, about_equal, difference_line, line, predict, success
 from antiphase.paper.grid import Grid

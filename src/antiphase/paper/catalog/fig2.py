@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from antiphase.attacks.config import Attack
-from antiphase.measures.bootstrap import difference, difference_of_gaps
+from antiphase.measures.seed_intervals import difference, difference_of_gaps
 from antiphase.paper.contrasts import ASR, Series, difference_line, line, predict, success, trained_lines
 from antiphase.paper.grid import VIT_NAMES, Grid
 from antiphase.paper.questions import Ask
@@ -99,11 +99,11 @@ def _easier_to_fool(attacks: Make, what: str) -> Callable[[Grid], list[Predictio
 
 
 def _narrows(grid: Grid) -> list[Prediction]:
-    """K19: the gap is smaller where there are more classes, at every budget."""
+    """E1: the gap is smaller where there are more classes, at every budget."""
     few, *more = data_sets(grid)
     return [
         predict(
-            "K19",
+            "E1",
             f"gap on {few} - gap on {many}, {Label(label)}",
             f"{few} and {many}",
             reading,
@@ -119,7 +119,7 @@ def _narrows(grid: Grid) -> list[Prediction]:
 STUDIES = (
     Study(
         name="fig2a",
-        claims=("K1", "K19"),
+        claims=("K1", "E1"),
         title="Figure 2a: PGD on ViT and DiffViT of depth 1",
         question="Is a depth-1 DiffViT easier to fool than its ViT at every budget, and does the gap narrow with more classes?",
         minutes=12.7,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from antiphase.measures.bootstrap import difference
+from collections.abc import Callable
+
+from antiphase.measures.seed_intervals import difference
 from antiphase.measures.stats import Array
-from antiphase.paper.contrasts import ASR, predict, success
-from antiphase.paper.grid import VIT_NAMES, AskVit, Grid, accuracy_lines, depth_lines, vit_series, vits_under
+from antiphase.paper.contrasts import ASR, Group, Series, along_depth, predict, predict_sum, success
+from antiphase.paper.grid import AskVit, Grid, accuracy_lines, depth_lines, vit_series, vits_under
 from antiphase.paper.study import Prediction, Study
 
 SATURATED = 0.95
@@ -20,25 +22,44 @@ def autoattack(grid: Grid) -> dict[str, AskVit]:
     return {f"AutoAttack {e}": vits_under(grid, grid.autoattack(e), n) for e in (grid.middle, grid.large)}
 
 
-def crossing(grid: Grid, claim: str, where: str, ask: AskVit, reading: str) -> list[Prediction]:
-    """At depth 1 the DiffViT is easier to fool than the ViT, at the deepest it is harder; and depth has made it so."""
-    deep = grid.deepest
-    at = {depth: vit_series(grid, depth, ask, success(reading)) for depth in (1, deep)}
-    listed = {
-        f"ASR of DiffViT - ViT, depth 1, {where}": [at[1]["DiffViT"], at[1]["ViT"]],
-        f"ASR of DiffViT, depth 1 - {deep}, {where}": [at[1]["DiffViT"], at[deep]["DiffViT"]],
-        f"ASR of ViT - DiffViT, depth {deep}, {where}": [at[deep]["ViT"], at[deep]["DiffViT"]],
+def twins(grid: Grid, ask: AskVit, reading: str) -> Callable[[int], tuple[Series, Series]]:
+    """Of a depth: DiffViT first, so that their difference is above 0 where it is easier to fool."""
+
+    def at(depth: int) -> tuple[Series, Series]:
+        both = vit_series(grid, depth, ask, success(reading))
+        return both["DiffViT"], both["ViT"]
+
+    return at
+
+
+def trends(grid: Grid, ask: AskVit, reading: str) -> dict[str, list[Group]]:
+    """What depth does, over all depths: to success on the DiffViT, and to how much easier it is to fool than the ViT."""
+    at = twins(grid, ask, reading)
+    return {
+        "fall of ASR of DiffViT": along_depth(grid.depths, lambda depth: at(depth)[:1], sign=-1),
+        "fall of ASR of DiffViT - ViT": along_depth(grid.depths, at, difference, sign=-1),
     }
-    return [predict(claim, name, grid.data, reading, ends, difference) for name, ends in listed.items()]
 
 
 def _pgd_predictions(grid: Grid) -> list[Prediction]:
-    """K3: at the small budget the DiffViT gains by depth and crosses below the ViT. K4: at the large one nearly all falls."""
+    """K3: at the small budget the DiffViT is easier to fool at depth 1, gains by depth, and ends below the ViT. K4: at the large
+    budget nearly all images fall, at every depth."""
     small, large = pgd(grid).values()
-    listed = [p for reading in ASR for p in crossing(grid, "K3", f"PGD {grid.middle}", small, reading)]
-    for name in VIT_NAMES:
-        for depth in (1, grid.deepest):
-            series = vit_series(grid, depth, large, success("asr_correct"))[name]
+    deepest, where = max(grid.depths), f"PGD {grid.middle}"
+    listed: list[Prediction] = []
+    for reading in ASR:
+        at = twins(grid, small, reading)
+        fall = next(iter(trends(grid, small, reading).values()))
+        ends = along_depth(grid.depths, at, difference, at=deepest, sign=-1)
+        shallow = f"ASR of DiffViT - ViT, depth 1, {where}"
+        listed.append(predict("K3", shallow, grid.data, reading, at(1), difference))
+        if deepest > 1:
+            name = f"fall of ASR of DiffViT from depth 1 to {deepest}, {where}"
+            listed.append(predict_sum("K3", name, grid.data, reading, fall))
+            name = f"ASR of ViT - DiffViT at depth {deepest}, by the line through all depths, {where}"
+            listed.append(predict_sum("K3", name, grid.data, reading, ends))
+    for depth in grid.depths:
+        for name, series in vit_series(grid, depth, large, success("asr_correct")).items():
             what = f"ASR of {name}, depth {depth}, PGD {grid.large}, above {100 * SATURATED:.0f} %"
             listed.append(predict("K4", what, grid.data, "asr_correct", [series], _above_saturation, threshold=True))
     return listed
@@ -49,10 +70,19 @@ def _above_saturation(rate: Array) -> Array:
 
 
 def _autoattack_predictions(grid: Grid) -> list[Prediction]:
-    """K23: what K3 says of PGD, under AutoAttack."""
-    small = next(iter(autoattack(grid).values()))
-    where = f"AutoAttack {grid.middle}"
-    return [p for reading in ASR for p in crossing(grid, "K23", where, small, reading)]
+    """K23: depth does under AutoAttack what it does under PGD."""
+    if max(grid.depths) == 1:
+        return []
+    single, ensemble = next(iter(pgd(grid).values())), next(iter(autoattack(grid).values()))
+    listed: list[Prediction] = []
+    for reading in ASR:
+        like = trends(grid, single, reading)
+        for name, groups in trends(grid, ensemble, reading).items():
+            what = f"{name} with depth under AutoAttack {grid.middle}, in the direction that PGD has"
+            listed.append(
+                predict_sum("K23", what, grid.data, reading, groups, direction_of=like[name], among=len(like))
+            )
+    return listed
 
 
 STUDIES = (

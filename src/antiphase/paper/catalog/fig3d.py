@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from antiphase.measures.bootstrap import log_ratio
 from antiphase.measures.questions import Estimator, LipschitzQuestion
-from antiphase.paper.contrasts import Series, line, mean_of, predict
+from antiphase.measures.seed_intervals import log_ratio
+from antiphase.paper.contrasts import Series, along_depth, line, mean_of, predict, predict_sum
 from antiphase.paper.grid import AskVit, Grid, vit_series
 from antiphase.paper.questions import Ask, Train
 from antiphase.paper.study import FIGURE_ONLY, Label, Line, Prediction, Study, Tick
@@ -34,7 +34,7 @@ def _per_head(name: str, grid: Grid) -> float:
 
 def lines(grid: Grid) -> list[Line]:
     table: list[Line] = []
-    for depth in grid.s.depths:
+    for depth in grid.depths:
         at = Tick.at("depth", depth)
         for name, series in sampled(grid, depth).items():
             reading = "L-sample of maps, mean over layers"
@@ -48,11 +48,14 @@ def lines(grid: Grid) -> list[Line]:
 
 
 def predictions(grid: Grid) -> list[Prediction]:
-    """K6: L grows from depth 1 to the deepest in the DiffViT, and is larger than the ViT's at every depth."""
-    deep, reading = grid.deepest, "L-sample"
-    grows = [sampled(grid, depth)["DiffViT"] for depth in (deep, 1)]
-    listed = [predict("K6", f"log L of DiffViT, depth {deep} / 1", grid.data, reading, grows, log_ratio, unit="")]
-    for depth in (d for d in grid.s.depths if d <= deep):
+    """K6: L of the DiffViT grows with depth, over all depths, and is larger than the ViT's at every depth."""
+    reading, deepest = "L-sample", max(grid.depths)
+    listed: list[Prediction] = []
+    if deepest > 1:
+        grows = along_depth(grid.depths, lambda depth: [sampled(grid, depth)["DiffViT"]], np.log)
+        name = f"rise of log L of DiffViT from depth 1 to {deepest}"
+        listed.append(predict_sum("K6", name, grid.data, reading, grows, unit=""))
+    for depth in grid.depths:
         both = sampled(grid, depth)
         larger, name = [both["DiffViT"], both["ViT"]], f"log L of DiffViT / ViT, depth {depth}"
         listed.append(predict("K6", name, grid.data, reading, larger, log_ratio, unit=""))

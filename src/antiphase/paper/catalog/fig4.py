@@ -6,19 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from antiphase.measures.bootstrap import log_ratio, rank_correlation, ranked_alike
-from antiphase.measures.stats import Array
+from antiphase.measures.seed_intervals import log_ratio
+from antiphase.measures.stats import Array, ranked_alike
 from antiphase.paper.catalog.fig3d import lipschitz, sampled
-from antiphase.paper.contrasts import Series, lambdas, line, log_of, predict
-from antiphase.paper.grid import VIT_NAMES, Grid, vits
+from antiphase.paper.contrasts import Series, lambdas, line, log_of, over_models, predict_ranks, predict_sum
+from antiphase.paper.grid import Grid, vits
 from antiphase.paper.study import FIGURE_ONLY, Answers, Label, Line, Prediction, Study, Tick
 
 
-def _moments(grid: Grid, name: str) -> list[Series]:
+def _moments(grid: Grid, name: str, depth: int) -> list[Series]:
     """E[log L] and E[(log L)^2] of every layer in turn."""
-    cells = vits(grid, grid.deepest, lipschitz(grid))[name]
-    layers = range(grid.deepest)
-    return [Series(cells, log_of("max", k, squared=squared)) for k in layers for squared in (False, True)]
+    cells = vits(grid, depth, lipschitz(grid))[name]
+    return [Series(cells, log_of("max", k, squared=squared)) for k in range(depth) for squared in (False, True)]
 
 
 def _spread(*moments: Array) -> Array:
@@ -42,7 +41,7 @@ def _uneven(*means: Array) -> Array:
 
 def lines(grid: Grid) -> list[Line]:
     table: list[Line] = []
-    deep = grid.deepest
+    deep = max(grid.depths)
     for k in range(deep):
         for name, series in sampled(grid, deep, k).items():
             table += box_lines(Label(name, f"depth {deep}", Tick.at("layer", k + 1)), series)
@@ -55,15 +54,15 @@ def lines(grid: Grid) -> list[Line]:
 
 def _ranked(grid: Grid) -> Line:
     """Do lambda and L rank the layers alike? Seed by seed, with the chance that layers in random order do so as well."""
-    deep = grid.deepest
+    deep = max(grid.depths)
     sizes = [sampled(grid, deep, k)["DiffViT"] for k in range(deep)]
     values = lambdas(vits(grid, deep, lipschitz(grid))["DiffViT"], deep)
 
     def read(answers: Answers) -> dict[str, Any]:
         of_layers, of_lambdas = (np.array([s.arm(answers).value for s in part]) for part in (sizes, values))  # (L, S)
-        tests = [ranked_alike(of_lambdas[:, s], of_layers[:, s]) for s in range(of_layers.shape[1])]
-        note = "permutation p by seed: " + ", ".join(f"{p:.2g} (rho {rho:.2f})" for rho, p in tests)
-        return {"value": float(np.mean([rho for rho, _ in tests])), "seeds": len(tests), "note": note}
+        test = ranked_alike([(of_lambdas, of_layers)])
+        note = f"p {test['p_above']:.2g}, layers permuted for all seeds at once"
+        return {"value": test["rho"], "seeds": test["models"], "note": note}
 
     cells = tuple(cell for series in (*sizes, *values) for cell in series.sources)
     reading = "Spearman of lambda and L over layers"
@@ -80,24 +79,38 @@ def box_lines(label: Label, series: Series) -> list[Line]:
 
 
 def predictions(grid: Grid) -> list[Prediction]:
-    """K7: L and lambda rank the layers alike. K20: the last layer below the first; log L spreads wider than in the ViT, over
-    images (the boxes) and over layers (the paper's words)."""
-    deep, reading = grid.deepest, "L-sample"
-    listed = [
-        predict("K20", f"log L of {name}, layer 1 / {deep}", grid.data, reading, ends, log_ratio, unit="")
-        for name in VIT_NAMES
-        for ends in [[sampled(grid, deep, k)[name] for k in (0, deep - 1)]]
-    ]
-    moments = [*_moments(grid, "DiffViT"), *_moments(grid, "ViT")]
-    means = [*_moments(grid, "DiffViT")[::2], *_moments(grid, "ViT")[::2]]
-    for over, series, statistic in (("images", moments, _wider), ("layers", means, _uneven)):
-        name = f"spread of log L over {over}, DiffViT - ViT"
-        listed.append(predict("K20", name, grid.data, reading, series, statistic, unit=""))
-    if deep > 2:  # of two layers a rank correlation says nothing
-        by_layer = [sampled(grid, deep, k)["DiffViT"] for k in range(deep)]
-        both = [*by_layer, *lambdas(vits(grid, deep, lipschitz(grid))["DiffViT"], deep)]
-        name = f"rank correlation of L and lambda over {deep} layers"
-        listed.append(predict("K7", name, grid.data, reading, both, rank_correlation, unit=""))
+    """K7: L and lambda rank the layers alike, in models of three layers and more. K20, of all models of two layers and more: the
+    last layer below the first, and log L spreads wider than in the ViT, over images (the boxes) and over layers (the paper's
+    words)."""
+    reading = "L-sample"
+    several = [depth for depth in grid.depths if depth > 1]
+    ranked = [depth for depth in grid.depths if depth > 2]  # of two layers a rank correlation says nothing
+    listed: list[Prediction] = []
+    if several:
+        which = f"depth {', '.join(map(str, several))}"
+
+        def ends(depth: int) -> list[Series]:
+            return [sampled(grid, depth, k)["DiffViT"] for k in (0, depth - 1)]
+
+        def moments(depth: int) -> list[Series]:
+            return [*_moments(grid, "DiffViT", depth), *_moments(grid, "ViT", depth)]
+
+        def means(depth: int) -> list[Series]:
+            return [*_moments(grid, "DiffViT", depth)[::2], *_moments(grid, "ViT", depth)[::2]]
+
+        for name, groups in {
+            f"log L of DiffViT, layer 1 / last, {which}": over_models(several, ends, log_ratio),
+            f"spread of log L over images, DiffViT - ViT, {which}": over_models(several, moments, _wider),
+            f"spread of log L over layers, DiffViT - ViT, {which}": over_models(several, means, _uneven),
+        }.items():
+            listed.append(predict_sum("K20", name, grid.data, reading, groups, unit=""))
+    if ranked:
+        pairs = [
+            (lambdas(vits(grid, d, lipschitz(grid))["DiffViT"], d), [sampled(grid, d, k)["DiffViT"] for k in range(d)])
+            for d in ranked
+        ]
+        name = f"rank correlation of lambda and L over layers, depth {', '.join(map(str, ranked))}"
+        listed.append(predict_ranks("K7", name, grid.data, reading, pairs))
     return listed
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from antiphase.measures.bootstrap import difference
+from antiphase.measures.seed_intervals import difference
 from antiphase.paper.catalog import fig2, fig3
-from antiphase.paper.contrasts import difference_line, line, predict
+from antiphase.paper.contrasts import Group, difference_line, line, predict_sum
 from antiphase.paper.grid import VIT_NAMES, Grid, depth_lines
 from antiphase.paper.study import FIGURE_ONLY, Label, Line, Prediction, Study
 
@@ -26,20 +26,24 @@ def lines(grid: Grid) -> list[Line]:
 
 
 def predictions(grid: Grid) -> list[Prediction]:
-    """K11: a union is above the mean for both models at every budget, and what figures 2a and 3a show stays."""
+    """K11: what single runs say (which model is easier to fool, and what depth does) any of the restarts says too."""
     listed: list[Prediction] = []
+    small = next(iter(fig3.pgd(grid).values()))
+    places = [(data, tick, attack) for data in fig2.data_sets(grid) for tick, attack in fig2.pixels(grid).items()]
+    among = len(places) + 2 * (max(grid.depths) > 1)
     for union, mean in READINGS.items():
-        for data in fig2.data_sets(grid):
-            for tick, attack in fig2.pixels(grid).items():
-                unions, means = (fig2.series(grid, data, attack, reading) for reading in (union, mean))
-                where = str(Label(data, tick))
-                for name in VIT_NAMES:
-                    pair = [unions[name], means[name]]
-                    listed.append(predict("K11", f"union - mean, {name}, {where}", data, union, pair, difference))
-                order = [unions["DiffViT"], unions["ViT"]]
-                listed.append(predict("K11", f"union of DiffViT - ViT, {where}", data, union, order, difference))
-        small = next(iter(fig3.pgd(grid).values()))
-        listed += fig3.crossing(grid, "K11", f"union, PGD {grid.middle}", small, union)
+        for data, tick, attack in places:
+            any_run, single = (
+                [Group(tuple(fig2.gap(grid, data, attack, reading)), difference)] for reading in (union, mean)
+            )
+            name = f"ASR of {Label('DiffViT - ViT', data, tick)}, any restart, in the direction of single runs"
+            listed.append(predict_sum("K11", name, data, union, any_run, direction_of=single, among=among))
+        if max(grid.depths) > 1:
+            like = fig3.trends(grid, small, mean)
+            for what, groups in fig3.trends(grid, small, union).items():
+                name = f"{what} with depth, PGD {grid.middle}, any restart, in the direction of single runs"
+                part = f"{grid.data}, depth"
+                listed.append(predict_sum("K11", name, part, union, groups, direction_of=like[what], among=among))
     return listed
 
 

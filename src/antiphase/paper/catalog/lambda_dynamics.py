@@ -10,7 +10,7 @@ from antiphase.paper.study import Answers, Label, Line, Study, TableRow, Tick
 
 def lines(grid: Grid) -> list[Line]:
     """After the first epoch, half of them and all of them; every epoch is in the rows of the ledger."""
-    return [_at_depth(grid, depth) for depth in grid.s.depths]
+    return [_at_depth(grid, depth) for depth in grid.depths]
 
 
 def _at_depth(grid: Grid, depth: int) -> Line:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from antiphase.measures.bootstrap import difference
 from antiphase.measures.questions import CorrelationQuestion
+from antiphase.measures.seed_intervals import difference
 from antiphase.paper.contrasts import Series, line, mean_of, predict
 from antiphase.paper.grid import Grid
 from antiphase.paper.questions import Ask
@@ -41,22 +41,26 @@ def lines(grid: Grid, model: str = "DiffViT") -> list[Line]:
     ]
 
 
-def predictions(grid: Grid) -> list[Prediction]:
-    """K24: the changes correlate under noise, and the maps correlate more under noise than on clean images."""
+def predictions(grid: Grid, model: str = "DiffViT") -> list[Prediction]:
+    """K13 and K24 are about DiffCLIP: noise moves both maps alike; and the maps themselves are more alike under noise than on
+    clean images. E3 asks the second of DiffViTs."""
     listed, reading = [], "changes and maps"
+    claim = "K24" if model == "DiffCLIP" else "E3"
     for name in NOISY:
-        change, what = [_series(grid, "change_cosine", name)], f"cosine of changes under {name}"
-        listed.append(predict("K24", what, "DiffViT", reading, change, unit=""))
-        maps = [_series(grid, "pearson", images) for images in (name, "clean")]
+        change, what = [_series(grid, "change_cosine", name, model)], f"cosine of changes under {name}"
+        if model == "DiffCLIP":
+            listed.append(predict("K13", what, model, "maps", change, unit=""))
+        listed.append(predict(claim, what, model, reading, change, unit=""))
+        maps = [_series(grid, "pearson", images, model) for images in (name, "clean")]
         what = f"correlation of the maps under {name} - on clean images"
-        listed.append(predict("K24", what, "DiffViT", reading, maps, difference, unit=""))
+        listed.append(predict(claim, what, model, reading, maps, difference, unit=""))
     return listed
 
 
 STUDIES = (
     Study(
         name="map-correlation",
-        claims=("K24",),
+        claims=("E3",),
         aliases=("c1",),
         title="C1: correlation of the two maps and of their changes",
         question="Are A1 and A2 alike on noisy images and not on clean ones, and do they move alike under noise?",
@@ -67,12 +71,14 @@ STUDIES = (
     ),
     Study(
         name="map-correlation-clip",
+        claims=("K13", "K24"),
         aliases=("c1-clip",),
         title="C1 for DiffCLIP: correlation of the two maps and of their changes",
         question="The same of the vision tower of DiffCLIP: alike on noisy images, and moving alike under noise?",
         minutes=3.6,
         priced=True,
         lines=lambda grid: lines(grid, "DiffCLIP"),
+        predictions=lambda grid: predictions(grid, "DiffCLIP"),
         clip=True,
     ),
 )

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from antiphase.config import Names
-from antiphase.measures.bootstrap import rank_correlation
 from antiphase.measures.questions import CancellationQuestion
-from antiphase.measures.stats import Array
-from antiphase.paper.contrasts import Series, difference_line, lambdas, line, mean_of, predict
+from antiphase.paper.contrasts import Series, difference_line, lambdas, line, mean_of, predict, predict_ranks
 from antiphase.paper.grid import Grid
 from antiphase.paper.questions import Ask
 from antiphase.paper.study import Label, Line, Prediction, Study
@@ -44,33 +42,29 @@ def lines(grid: Grid) -> list[Line]:
     return table
 
 
-def _below(*values: Array) -> Array:
-    return -rank_correlation(*values)
-
-
 def predictions(grid: Grid) -> list[Prediction]:
-    """K13: cos of the changes of the maps is above 0 under every noise. K22: layers of larger lambda have smaller alpha."""
+    """E2: what the notes say of DiffCLIP (K13), of DiffViTs: cos of the changes of the maps is above 0 under every noise. K22:
+    layers of larger lambda have smaller alpha, in models of three layers and more."""
     listed = [
-        predict("K13", f"cos of changes under {name} noise", "DiffViT", "maps", [_series(grid, name)], unit="")
+        predict("E2", f"cos of changes under {name} noise", "DiffViT", "maps", [_series(grid, name)], unit="")
         for name in NOISE
     ]
-    deep = grid.deepest
-    if deep > 2:
-        cells = cancellation(grid, deep)
-        for name in ("sign", "pgd"):
-            alphas = [Series(cells, mean_of("alpha", k, perturbation=name, level="maps")) for k in range(deep)]
-            what, both = (
-                f"- rank correlation of lambda and alpha over {deep} layers, {name}",
-                [*alphas, *lambdas(cells, deep)],
-            )
-            listed.append(predict("K22", what, "DiffViT", "alpha_tri", both, _below, unit=""))
+    ranked = [depth for depth in grid.depths if depth > 2]
+    for name in ("sign", "pgd") if ranked else ():
+        pairs = []
+        for depth in ranked:
+            cells = cancellation(grid, depth)
+            alphas = [Series(cells, mean_of("alpha", k, perturbation=name, level="maps")) for k in range(depth)]
+            pairs.append((lambdas(cells, depth), alphas))
+        what = f"- rank correlation of lambda and alpha over layers, depth {', '.join(map(str, ranked))}, {name}"
+        listed.append(predict_ranks("K22", what, "DiffViT", "alpha_tri", pairs, sign=-1))
     return listed
 
 
 STUDIES = (
     Study(
         name="noise-vs-attack",
-        claims=("K13", "K22"),
+        claims=("E2", "K22"),
         aliases=("x1",),
         title="X1: changes of A1 and A2 under noise and under attack, 8/255",
         question="Do the two maps move alike under noise (cancelled) and against each other under attack (amplified)?",

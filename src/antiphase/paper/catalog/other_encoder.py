@@ -8,9 +8,9 @@ import numpy as np
 
 from antiphase.attacks import PGD
 from antiphase.clip_scales import CLIP_SCALES
-from antiphase.measures.bootstrap import PerImage, difference, interval
+from antiphase.measures.seed_intervals import PerImage, difference, estimated
 from antiphase.models.clip_config import VARIANTS, clip_of_sizes
-from antiphase.paper.contrasts import ASR, estimate, success
+from antiphase.paper.contrasts import ASR, shown, success
 from antiphase.paper.grid import PAPER_PAIRS, Grid
 from antiphase.paper.questions import Images, OtherEncoder
 from antiphase.paper.study import SURROGATE, Answers, Label, Line, Study
@@ -59,7 +59,7 @@ def lines(grid: Grid) -> list[Line]:
 def _line(label: Label, cells: Cells, place: int, reading: str) -> Line:
     def read(answers: Answers) -> dict[str, Any]:
         arm = _arm(answers, cells, place, reading)
-        return {**estimate(interval([arm])), "n": arm.top.shape[1], "seeds": len(arm.top), "note": SURROGATE}
+        return {**shown(estimated([arm])), "n": arm.top.shape[1], "seeds": len(arm.top), "note": SURROGATE}
 
     return Line(label=label, reading=reading, cells=cells, read=read)
 
@@ -67,7 +67,8 @@ def _line(label: Label, cells: Cells, place: int, reading: str) -> Line:
 def _difference(label: Label, kinds: dict[str, Cells], place: int, reading: str) -> Line:
     def read(answers: Answers) -> dict[str, Any]:
         arms = [_arm(answers, kinds[name], place, reading) for name in ("differential", "softmax")]
-        return {**estimate(interval(arms, difference)), "note": SURROGATE}
+        sizes = {"n": arms[0].top.shape[1], "seeds": len(arms[0].top)}
+        return {**shown(estimated(arms, difference)), **sizes, "note": SURROGATE}
 
     cells = tuple(cell for each in kinds.values() for cell in each)
     return Line(label=label, reading=reading, cells=cells, read=read, unit="points")

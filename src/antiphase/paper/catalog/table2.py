@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from antiphase.attacks.config import Attack
 from antiphase.config import Budget
-from antiphase.measures.bootstrap import difference, difference_of_gaps
+from antiphase.measures.seed_intervals import difference, difference_of_gaps
 from antiphase.paper.contrasts import ASR, Series, about_equal, difference_line, line, predict, success, trained_lines
 from antiphase.paper.grid import Grid
 from antiphase.paper.study import Label, Line, Prediction, Study, Tick
@@ -18,7 +18,7 @@ PRINTED = {
 
 
 def _depth(grid: Grid) -> int:
-    return 4 if 4 in grid.s.depths else grid.deepest
+    return 4 if 4 in grid.depths else max(grid.depths)
 
 
 def _attacks(grid: Grid) -> dict[Tick, Attack]:

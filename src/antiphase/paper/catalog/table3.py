@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from antiphase.config import Budget
-from antiphase.measures.bootstrap import difference
-from antiphase.paper.contrasts import ASR, Series, line, predict, success, trained_lines
+from antiphase.measures.seed_intervals import difference
+from antiphase.paper.contrasts import ALIKE, ASR, Series, at_least, line, predict, success, trained_lines
 from antiphase.paper.grid import Grid
 from antiphase.paper.questions import Ask, Train
 from antiphase.paper.study import Label, Line, Prediction, Study, Tick
@@ -60,17 +60,26 @@ def lines(grid: Grid) -> list[Line]:
 
 
 def predictions(grid: Grid) -> list[Prediction]:
-    """K12: at its own budget each fine-tuned model falls less often than the vanilla one; the last loses accuracy."""
+    """K12 in its two halves: at its own budget each fine-tuned model falls less often than the vanilla one, at the small ones
+    without losing two points of accuracy; beyond 0.5/255 accuracy is lost."""
     listed: list[Prediction] = []
     budgets = _budgets(grid)
+    halves = ("lowers success without harming accuracy", "costs accuracy beyond the second budget")
     for reading in ASR:
+
+        def accuracy(place: int | None) -> Series:
+            return Series(_attacked(grid, place, "fine-tuned", budgets[2]), success("accuracy"))
+
         for place, eps in enumerate(budgets):
             pair = [Series(_attacked(grid, p, "fine-tuned", eps), success(reading)) for p in (None, place)]
             name = f"ASR vanilla - trained at {eps}, attacked at {eps}"
-            listed.append(predict("K12", name, grid.data, reading, pair, difference))
-        clean = [Series(_attacked(grid, p, "fine-tuned", budgets[2]), success("accuracy")) for p in (None, 2)]
+            listed.append(predict("K12", name, halves[0], reading, pair, difference))
+        for place, eps in enumerate(budgets[:2]):
+            name = f"accuracy trained at {eps} - vanilla + {100 * ALIKE:.0f} points"
+            kept = [accuracy(place), accuracy(None)]
+            listed.append(predict("K12", name, halves[0], reading, kept, at_least, threshold=True))
         name = f"accuracy vanilla - trained at {budgets[2]}"
-        listed.append(predict("K12", name, grid.data, reading, clean, difference))
+        listed.append(predict("K12", name, halves[1], reading, [accuracy(None), accuracy(2)], difference))
     return listed
 
 

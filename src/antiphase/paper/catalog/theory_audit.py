@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from antiphase.config import Names
-from antiphase.measures.bootstrap import log_ratio
 from antiphase.measures.questions import DepthQuestion
+from antiphase.measures.seed_intervals import log_ratio
 from antiphase.measures.stats import Array
-from antiphase.paper.contrasts import Series, Values, line, log_of, mean_of, predict
+from antiphase.paper.contrasts import Series, Values, line, log_of, mean_of, over_models, predict, predict_sum
 from antiphase.paper.grid import VIT_NAMES, AskVit, Grid, crossover_line, vit_series
 from antiphase.paper.questions import Ask, Train
-from antiphase.paper.study import Answers, Label, Line, Prediction, Study, TableRow
+from antiphase.paper.study import Answers, Label, Line, Prediction, Study, TableRow, Tick
 from antiphase.store import Content
 from antiphase.theory.question import AuditQuestion
 
@@ -43,10 +43,11 @@ def lines(grid: Grid) -> list[Line]:
     """The audit's own verdicts, one line per statement and seed, then the slack of the blocks."""
     table = [_verdicts(cell) for cell in audits(grid)]
     for name in VIT_NAMES:
-        for perturbation in PERTURBED:
-            series = _slack(grid, name, perturbation)
-            label = Label(name, f"depth {grid.deepest}", perturbation)
-            table.append(line(label, series, "alpha_slack: gain / sigma_max, mean over blocks", unit=""))
+        for depth in grid.depths:
+            for perturbation in PERTURBED:
+                label = Label(name, Tick.at("depth", depth), perturbation)
+                series = _slack(grid, name, perturbation, depth)
+                table.append(line(label, series, "alpha_slack: gain / sigma_max, mean over blocks", unit=""))
     return [*table, *_crossovers(grid)]
 
 
@@ -68,8 +69,8 @@ def _verdicts(cell: Ask) -> Line:
     return Line(label=Label(f"seed {seed}"), reading="audit", cells=(cell,), read=read)
 
 
-def _slack(grid: Grid, name: str, perturbation: str) -> Series:
-    return vit_series(grid, grid.deepest, _propagation(grid), mean_of("slack", perturbation=perturbation))[name]
+def _slack(grid: Grid, name: str, perturbation: str, depth: int) -> Series:
+    return vit_series(grid, depth, _propagation(grid), mean_of("slack", perturbation=perturbation))[name]
 
 
 def _crossovers(grid: Grid) -> list[Line]:
@@ -77,7 +78,7 @@ def _crossovers(grid: Grid) -> list[Line]:
     table: list[Line] = []
     for perturbation in PERTURBED:
         gain = log_of("gain", perturbation=perturbation)
-        by_depth = [vit_series(grid, depth, _propagation(grid), gain) for depth in grid.s.depths]
+        by_depth = [vit_series(grid, depth, _propagation(grid), gain) for depth in grid.depths]
         pairs = [(both["DiffViT"], both["ViT"]) for both in by_depth]
         label = Label("crossover depth", perturbation)
         table.append(crossover_line(grid, label, pairs, "log of the mean gain of a block"))
@@ -144,9 +145,13 @@ def predictions(grid: Grid) -> list[Prediction]:
         predict("K21", "log of radius, ViT / DiffViT", data, "first order, l2", radius, unit=""),
     ]
     for perturbation in PERTURBED:
-        both = [_slack(grid, name, perturbation) for name in ("ViT", "DiffViT")]
-        name = f"log of alpha_slack, ViT / DiffViT, {perturbation}"
-        listed.append(predict("K17", name, data, "alpha_slack", both, log_ratio, unit=""))
+
+        def slack(depth: int, perturbation: str = perturbation) -> list[Series]:
+            return [_slack(grid, name, perturbation, depth) for name in ("ViT", "DiffViT")]
+
+        name = f"log of alpha_slack, ViT / DiffViT, all depths, {perturbation}"
+        less = over_models(grid.depths, slack, log_ratio)
+        listed.append(predict_sum("K17", name, data, "alpha_slack", less, unit=""))
     return listed
 
 

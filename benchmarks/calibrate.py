@@ -1,0 +1,242 @@
+"""python -m benchmarks.calibrate: are intervals as wide as they say, and how often is a verdict wrong? Writes docs/statistics.md.
+
+Two parts, each kept cell by cell in benchmarks/calibration.json, so that a run that was stopped goes on:
+- coverage: the 95 % interval of a paired difference that is truly 0, over a grid of seeds, images, rates and spreads;
+- verdicts: each claim in simulated worlds (benchmarks/worlds.py) without an effect and with one of five points.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from antiphase import files
+from antiphase.clip_scales import CLIP_SCALES
+from antiphase.measures.seed_intervals import PerSeed, combined
+from antiphase.measures.stats import wilson
+from antiphase.models.clip_config import VARIANTS, clip_of_sizes
+from antiphase.paper.catalog import studies
+from antiphase.paper.claims import CLAIMS
+from antiphase.paper.contrasts import PLAN
+from antiphase.paper.grid import Grid
+from antiphase.paper.questions import UserClip
+from antiphase.paper.study import Prediction
+from antiphase.paper.verdict_rule import GAP, POWER
+from antiphase.scales import ScaleName
+from benchmarks.worlds import IMAGE_SD, OWN_SD, World, deciding, logit_of, logit_sd, verdict_in
+
+ROOT = Path(__file__).parents[1]
+RESULTS, PAGE = ROOT / "benchmarks" / "calibration.json", ROOT / "docs" / "statistics.md"
+SEED_SDS, IMAGES, SEEDS, RATES = (0.0, 0.01, 0.03, 0.05), (200, 512, 1_000, 10_000), (3, 5, 10), (0.1, 0.5, 0.95)
+SIMULATIONS, WORLDS = 10_000, 400
+COVERED = (0.935, 0.985)  # what a nominal 95 % should give
+AT_ONCE = 4_000_000  # numbers in memory
+SCALES: tuple[ScaleName, ...] = ("cpu", "desk")
+
+
+# ------------------------------------------------------------------------------------------------- coverage
+
+
+def coverage(seed_sd: float, images: int, seeds: int, rate: float, simulations: int) -> float:
+    """How often the interval of a difference that is 0 contains 0: two models, each with trainings that differ by `seed_sd`."""
+    draw = torch.Generator().manual_seed(hash((seed_sd, images, seeds, rate)) % 2**31)
+    at, spread = logit_of(rate), logit_sd(rate, seed_sd) if seed_sd else 0.0
+    step, covered, done = max(1, AT_ONCE // (images * seeds)), 0, 0
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=draw)
+
+    while done < simulations:
+        worlds = min(step, simulations - done)
+        hard = at + IMAGE_SD * normal(worlds, 1, images)
+        flags = []
+        for _ in range(2):
+            logit = hard + OWN_SD * normal(worlds, 1, images) + spread * normal(worlds, seeds, 1)
+            flags.append(torch.rand(worlds, seeds, images, generator=draw) < torch.sigmoid(logit))
+        gaps = (flags[0].float() - flags[1].float()).numpy()
+        means = gaps.mean(axis=-1, dtype=np.float64)
+        measured = combined([(1.0, PerSeed(means, {"images": gaps}, images, shares=True))])
+        assert measured is not None
+        covered += int((np.abs(measured.value) <= measured.half_width()).sum())
+        done += worlds
+    return covered / simulations
+
+
+def coverage_cells() -> list[tuple[float, int, int, float]]:
+    return list(product(SEED_SDS, IMAGES, SEEDS, RATES))
+
+
+# ------------------------------------------------------------------------------------------------- verdicts
+
+
+@cache
+def predictions_at(scale: ScaleName) -> dict[str, list[Prediction]]:
+    """With a pair of published size for the claims about CLIP: a pair is judged over images alone."""
+    sizes = CLIP_SCALES["paper"]
+    clip, diffclip = (
+        UserClip(model=clip_of_sizes(sizes, (vision,), (text,)), weights=name * 64)
+        for name, (vision, text) in zip("01", (VARIANTS["CLIP"], VARIANTS["DiffCLIP"]))
+    )
+    return deciding(studies().values(), Grid.at(scale, pair=(clip, diffclip)))
+
+
+def verdicts_of(scale: ScaleName, claim: str, effect: float, worlds: int) -> dict[str, int]:
+    return dict(Counter(verdict_in(World(seed), predictions_at(scale)[claim], effect) for seed in range(worlds)))
+
+
+def decidable(scale: ScaleName) -> list[str]:
+    """Claims about models that are trained here or given: a surrogate decides nothing."""
+    series = {
+        claim: [one for p in of for g in p.groups for one in g.series] for claim, of in predictions_at(scale).items()
+    }
+    return [claim for claim, of in series.items() if not any(one.surrogate for one in of)]
+
+
+# ------------------------------------------------------------------------------------------------- the page
+
+
+def page(results: dict[str, Any]) -> str:
+    parts = [HEAD, _coverage_section(results["coverage"]), _plan_section()]
+    parts += [_verdict_section(scale, results["verdicts"].get(scale, {})) for scale in SCALES]
+    return "\n\n".join(parts) + "\n"
+
+
+HEAD = """# Statistics: how intervals are made, and how often verdicts are wrong
+
+Written by `make calibrate` (benchmarks/calibrate.py). The numbers are simulated; the formulas are those of
+`measures/seed_intervals.py` and `paper/verdict_rule.py`.
+
+**The interval.** A study compares two models on the same n images, S trainings of each. Let d_s be the difference of the two
+models of seed s. The spread of the d_s has in it what seeds do not share: the luck of a training, and the noise of images
+that comes with it. What seeds do share is the choice of the images, and that is the covariance of two seeds over images. So
+
+    variance = var(d_s) / S + mean covariance over images of two different seeds
+
+with Satterthwaite's degrees of freedom (S - 1 belong to the first term, the second counts as known), Student's t, and never
+narrower than the normal interval over images alone. Ratios (success of correct images) and other statistics enter by their
+influence functions; sums over depths have their weights, and each depth the spread of its own seeds. Rates have Wilson's
+form, so no interval is degenerate at 0 or 100 %; a difference that was 0 on all of n images may still be 3.7 / n. The number
+of one pair of models is given with its interval over images and called "of this pair".
+
+**The rule** stands in [studies.md](studies.md#numbers-and-verdicts). A claim about a depth trend is a least-squares line in
+log depth through all trained models. A rank correlation over layers is tested by permuting layers, for all seeds of a depth
+at once. A distance that an attack did not find is censored: the image counts among those that survive."""
+
+
+def _coverage_section(cells: dict[str, float]) -> str:
+    lines = ["## Coverage of the 95 % interval", ""]
+    inside = [COVERED[0] <= value <= COVERED[1] for value in cells.values()]
+    low, high = min(cells.values()), max(cells.values())
+    lines += [
+        f"No true difference; {SIMULATIONS:,} simulations per cell. Trainings of each model differ by the spread in the first",
+        "column (standard deviation on the logit scale, in points of the rate); images differ on the logit scale by",
+        f"{IMAGE_SD} for both models and by {OWN_SD} for each. {sum(inside)} of {len(cells)} cells lie within",
+        f"{100 * COVERED[0]:.1f} to {100 * COVERED[1]:.1f} %; the lowest is {100 * low:.1f} %, the highest "
+        f"{100 * high:.1f} %. **Bold**: outside.",
+        "",
+        "| spread of seeds | images | " + " | ".join(f"{s} seeds, rate {r:g}" for s in SEEDS for r in RATES) + " |",
+        "|" + "---|" * (2 + len(SEEDS) * len(RATES)),
+    ]
+    for seed_sd, images in product(SEED_SDS, IMAGES):
+        row = [_percent(cells.get(_name(seed_sd, images, s, r))) for s in SEEDS for r in RATES]
+        lines.append(f"| {100 * seed_sd:g} points | {images:,} | {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+def _percent(value: float | None) -> str:
+    if value is None:
+        return "-"
+    text = f"{100 * value:.1f}"
+    return text if COVERED[0] <= value <= COVERED[1] else f"**{text}**"
+
+
+def _plan_section() -> str:
+    lines = ["## Seeds and images that a contrast needs", ""]
+    lines += [
+        f"A contrast is informative if the plan gives it power {POWER:g} for a gap of {100 * GAP:.0f} points. The plan assumes",
+        f"that paired differences of two trainings spread by {100 * PLAN.seed_sd:.0f} points, that two models differ on",
+        f"{100 * PLAN.disagreement:.0f} % of the images, and that {100 * PLAN.accuracy:.0f} % are classified correctly. It says",
+        "which contrasts may decide, and nothing else: intervals have the spread that was measured, and every verdict",
+        "prints the power that follows from it.",
+        "",
+        "| images that count | 2 seeds | 3 | 5 | 10 | seeds needed | one given pair |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for images in (128, 230, 500, 1_000, 10_000):
+        powers = [f"{PLAN.power([1.0], [s], images, GAP):.2f}" for s in (2, 3, 5, 10)]
+        needed = PLAN.seeds_needed(images, GAP)
+        lines.append(f"| {images:,} | {' | '.join(powers)} | {needed} | {PLAN.power_of_pair(images, GAP):.2f} |")
+    return "\n".join(lines)
+
+
+def _verdict_section(scale: str, cells: dict[str, dict[str, int]]) -> str:
+    lines = [f"## Verdicts in simulated worlds, scale `{scale}`", ""]
+    lines += [
+        f"{WORLDS} worlds of each kind. Without the effect every contrast is truly 0 (of a threshold: exactly on it); supported,",
+        "partly supported or the other way round is then wrong, and no effect is right. With it every contrast is five points",
+        "(of a threshold two beyond it), and not supported is wrong. Power is how often the claim is then supported; a claim",
+        "whose contrasts the plan cannot decide has none. 95 % intervals of the rates (Wilson).",
+        "",
+        "| claim | wrong without the effect | wrong with it | power | partly supported with it |",
+        "|---|---|---|---|---|",
+    ]
+    for claim in CLAIMS:
+        if f"{claim} {GAP}" not in cells:
+            continue
+        without, within = cells[f"{claim} 0.0"], cells[f"{claim} {GAP}"]
+        wrong = sum(without.get(o, 0) for o in ("supported", "partly supported", "not supported"))
+        columns = [
+            (wrong, without),
+            *((within.get(o, 0), within) for o in ("not supported", "supported", "partly supported")),
+        ]
+        lines.append(f"| {claim} | " + " | ".join(_rate(hits, sum(of.values())) for hits, of in columns) + " |")
+    return "\n".join(lines)
+
+
+def _rate(hits: int, n: int) -> str:
+    low, high = wilson(hits / n, n)
+    return f"{100 * hits / n:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+# ------------------------------------------------------------------------------------------------- the command
+
+
+def _name(*cell: float) -> str:
+    return " ".join(f"{value:g}" for value in cell)
+
+
+def main(words: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=("coverage", "verdicts", "page"), help="one part only")
+    parser.add_argument("--afresh", action="store_true", help="forget what was simulated before")
+    asked = parser.parse_args(words)
+    torch.set_num_threads(1)
+    kept: dict[str, Any] = {"coverage": {}, "verdicts": {}}
+    if RESULTS.exists() and not asked.afresh:
+        kept = files.read_json(RESULTS)
+    if asked.part in (None, "coverage"):
+        for cell in coverage_cells():
+            if _name(*cell) not in kept["coverage"]:
+                kept["coverage"][_name(*cell)] = coverage(*cell, SIMULATIONS)
+                files.write_json(RESULTS, kept)
+                print("coverage", _name(*cell), kept["coverage"][_name(*cell)], flush=True)
+    if asked.part in (None, "verdicts"):
+        for scale, effect in product(SCALES, (0.0, GAP)):
+            of_scale = kept["verdicts"].setdefault(scale, {})
+            for claim in decidable(scale):
+                if f"{claim} {effect}" not in of_scale:
+                    of_scale[f"{claim} {effect}"] = verdicts_of(scale, claim, effect, WORLDS)
+                    files.write_json(RESULTS, kept)
+                    print("verdicts", scale, claim, effect, of_scale[f"{claim} {effect}"], flush=True)
+    PAGE.write_text(page(kept))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Simulated worlds in which the truth of a claim is known, seen through the same contrasts and rule as real rows.
+
+A world gives the number of a series (one value per seed and image) without any model: rates as coins whose logit has an effect of
+the training (shared by everything that is asked of that model), of the image (shared by all models) and of both; other numbers
+with the same effects and normal noise. S seeds, n images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from scipy.optimize import brentq
+
+from antiphase.measures.seed_intervals import PerImage
+from antiphase.measures.stats import Contrast
+from antiphase.paper.claims import CLAIMS
+from antiphase.paper.contrasts import ALIKE, Group, Series
+from antiphase.paper.grid import Grid
+from antiphase.paper.study import Prediction, Study
+from antiphase.paper.verdict_rule import decide
+
+IMAGE_SD, OWN_SD = 1.5, 0.7  # of an image's effect on the logit: for all models, and for one architecture
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
+
+
+def rate_at(logit: float) -> float:
+    """The share of images that fall, over all images, if this is the logit of an image of average difficulty."""
+    spread = (IMAGE_SD**2 + OWN_SD**2) ** 0.5
+    return float((WEIGHTS / WEIGHTS.sum() / (1 + np.exp(-(logit + spread * NODES)))).sum())
+
+
+def logit_of(rate: float) -> float:
+    return float(brentq(lambda logit: rate_at(logit) - rate, -30, 30))
+
+
+def logit_sd(rate: float, points: float) -> float:
+    """The spread on the logit scale that moves a rate by so much."""
+    at = logit_of(rate)
+    return points / ((rate_at(at + 1e-3) - rate_at(at - 1e-3)) / 2e-3)
+
+
+@dataclass
+class World:
+    """A draw of trainings and images; a number that is asked for twice is drawn once."""
+
+    seed: int
+    base: float = 0.5  # of a rate that no effect has moved
+    seed_sd: float = 0.02  # of the paired difference of two trainings
+    known: dict[Any, PerImage] = field(default_factory=dict)
+
+    def _random(self, *what: Any) -> np.random.Generator:
+        return np.random.default_rng([self.seed, crc32(repr(what).encode())])
+
+    def number(self, series: Series, true: float, of_rates: bool) -> PerImage:
+        key = (tuple(cell.key for cell in series.cells), repr(series.values), series.quantile, round(true, 6))
+        if key not in self.known:
+            self.known[key] = self._drawn(series, true, of_rates)
+        return self.known[key]
+
+    def _drawn(self, series: Series, true: float, of_rates: bool) -> PerImage:
+        images = max(2, round(series.planned_images))
+        cells = [cell.key for cell in series.cells]
+        sample = f"{series.cells[0].images} {images}"
+        where = self._random("images", sample).normal(0, 1, images)
+        own = self._random("own", sample, series.models[0].tower.is_differential).normal(0, 1, images)
+        luck = np.array([self._random("training", cell.of.key).normal() for cell in series.cells])
+        noise = self._random("noise", cells).random((len(cells), images))
+        if of_rates:
+            rate = min(max(true, 0.002), 0.998)
+            spread = logit_sd(rate, self.seed_sd / 2**0.5)
+            logit = logit_of(rate) + spread * luck[:, None] + IMAGE_SD * where + OWN_SD * own
+            tops = (noise < 1 / (1 + np.exp(-logit))).astype(np.float64)
+        else:
+            tops = true + self.seed_sd / 2**0.5 * luck[:, None] + 0.15 * where + 0.1 * own + (noise - 0.5)
+        return PerImage(tops, np.ones_like(tops), sample)
+
+
+def aim(groups: Sequence[Group], base: float, target: float) -> list[list[float]]:
+    """True numbers of all series: all at the base, but the first of each group so that the weighted sum is the target."""
+    weights = np.array([group.weight for group in groups])
+    part = weights / (weights**2).sum()
+
+    def numbers(shift: float) -> list[list[float]]:
+        return [[base + shift * w * (k == 0) for k in range(len(g.series))] for g, w in zip(groups, part)]
+
+    def off(shift: float) -> float:
+        values = [float(g.statistic(*map(np.atleast_1d, at))[0]) for g, at in zip(groups, numbers(shift))]
+        return float(np.dot(weights, values)) - target
+
+    sides = [side for far in (0.02, 0.1, 0.3, 0.9) for side in ((0.0, far), (-far, 0.0))]
+    low, high = next(side for side in sides if off(side[0]) * off(side[1]) <= 0)
+    return numbers(brentq(off, low, high, xtol=1e-7))
+
+
+def contrast_in(world: World, prediction: Prediction, target: float) -> Contrast:
+    """A contrast in a world in which its true value is the target, and so is that of what gives its direction."""
+    if prediction.planned.power is None:
+        return _ranks_in(world, prediction, target)
+    known: dict[int, tuple[float, bool]] = {}
+    for groups in filter(None, (prediction.groups, prediction.direction_of)):
+        of_rates = prediction.unit == "points"
+        single = len(groups) == 1 and len(groups[0].series) == 1
+        base = world.base if of_rates else (0.0 if single else 1.0)
+        for group, numbers in zip(groups, aim(groups, base, target)):
+            known |= {id(one): (number, of_rates) for one, number in zip(group.series, numbers)}
+    return prediction.contrast(lambda series: world.number(series, *known[id(series)]))
+
+
+def _ranks_in(world: World, prediction: Prediction, target: float) -> Contrast:
+    """Two numbers per layer, each a profile that all seeds share and some noise: unrelated, or alike where there is an effect."""
+    random = np.random.default_rng([world.seed, 7])
+    sign = -1 if prediction.name.startswith("-") else 1
+    known: dict[int, PerImage] = {}
+    for group in prediction.groups:
+        x, y = random.normal(size=2)
+        for one, profile in zip(group.series, (x, sign * x + 0.3 * y if target else y)):
+            values = profile + 0.3 * random.normal(size=(len(one.cells), 1))
+            known[id(one)] = PerImage(values, np.ones_like(values), "models")
+    return prediction.contrast(lambda series: known[id(series)])
+
+
+def deciding(studies: Iterable[Study], grid: Grid) -> dict[str, list[Prediction]]:
+    """The predictions of each claim under the reading that decides it."""
+    listed: dict[str, list[Prediction]] = {claim: [] for claim in CLAIMS}
+    for study in studies:
+        for prediction in study.predictions(grid):
+            listed[prediction.claim].append(prediction)
+    return {claim: [p for p in of if p.reading == of[0].reading] for claim, of in listed.items() if of}
+
+
+def verdict_in(world: World, predictions: Sequence[Prediction], effect: float) -> str:
+    """The verdict on a claim where every contrast has this true value; one that is a distance to a threshold is that of two
+    points where there is an effect, and 0 where there is none. Not supported because nothing is there is "no effect"."""
+    contrasts = [contrast_in(world, p, (ALIKE if effect else 0.0) if p.threshold else effect) for p in predictions]
+    verdict = decide(contrasts, floor=0.0)
+    return (
+        "no effect" if verdict.outcome == "not supported" and verdict.why.startswith("no effect") else verdict.outcome
+    )
