@@ -48,7 +48,7 @@ def test_a_clear_crossing_has_an_interval_and_its_probability():
 
 
 def test_a_sample_that_does_not_cross_has_no_crossover_depth_whatever_the_draws_do():
-    result = crossover([1, 2, 4], gaps_of((0.2, 0.1, 0.1), 0.2, np.random.default_rng(2)))
+    result = crossover([1, 2, 4], gaps_of((0.3, 0.1, 0.1), 0.03, np.random.default_rng(2)))
     assert (result["depth"], result["direction"], result["interval"]) == (None, None, None)
     assert 0 < result["falls below"] < 1
 

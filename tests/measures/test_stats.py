@@ -10,9 +10,9 @@ from antiphase.measures.stats import (
     mean_interval,
     paired,
     quantile_interval,
-    rank_correlation,
     ranked_alike,
     rate,
+    spearman,
     wilson,
 )
 
@@ -85,12 +85,14 @@ def test_the_interval_of_the_median_holds_it_as_often_as_it_says():
 # ------------------------------------------------------------------------------------------------- ranks over layers
 
 
-def test_rank_correlation_is_spearman_over_the_layers_of_each_model():
+def test_layers_are_ranked_by_spearmans_correlation():
     layers = np.array([[1.0], [2.0], [3.0]])
-    assert rank_correlation(layers, layers).item() == pytest.approx(1)
-    assert rank_correlation(layers, layers[::-1]).item() == pytest.approx(-1)
-    assert np.isnan(rank_correlation(np.ones((3, 1)), layers).item())  # nothing to rank
-    assert rank_correlation(np.array([[1.0], [1.0], [2.0]]), layers).item() == pytest.approx(0.75**0.5)
+    assert ranked_alike([(layers, layers[::-1])])["rho"] == pytest.approx(-1)
+    assert ranked_alike([(np.ones((3, 1)), layers)])["rho"] == 0  # nothing to rank
+    assert ranked_alike([(np.array([[1.0], [1.0], [2.0]]), layers)])["rho"] == pytest.approx(0.75**0.5)
+    draw = np.random.default_rng(0)
+    x, y = draw.normal(size=(2, 9, 1))
+    assert ranked_alike([(x, y)])["rho"] == pytest.approx(spearman(x[:, 0], y[:, 0])["rho"])
 
 
 def test_the_chance_of_a_rank_correlation_counts_orders_of_the_layers_not_seeds():

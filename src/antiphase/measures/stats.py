@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import permutations, product
+from itertools import permutations
 from typing import Any, Literal
 
 import numpy as np
@@ -225,15 +225,6 @@ def spearman(x: Array, y: Array) -> dict[str, Any] | None:
     return {"rho": rho, "p": p, "n": len(a)}
 
 
-def rank_correlation(x: Array, y: Array) -> Array:
-    """(L, S), (L, S) -> (S,): Spearman's over the L layers of each model; NaN where one of them is constant"""
-    a, b = (rankdata(values, axis=0) for values in (x, y))
-    a, b = a - a.mean(axis=0), b - b.mean(axis=0)
-    with np.errstate(invalid="ignore"):
-        rho: Array = (a * b).sum(axis=0) / np.sqrt((a**2).sum(axis=0) * (b**2).sum(axis=0))
-    return rho
-
-
 def ranked_alike(groups: Sequence[tuple[Array, Array]]) -> dict[str, Any]:
     """Do two numbers rank the layers of models alike? Mean rank correlation over models, tested by permuting layers.
 
@@ -243,27 +234,35 @@ def ranked_alike(groups: Sequence[tuple[Array, Array]]) -> dict[str, Any]:
     """
     models = sum(x.shape[1] for x, _ in groups)
     orders = math.prod(math.factorial(len(x)) for x, _ in groups)
-    ranks = [(rankdata(x, axis=0), rankdata(y, axis=0)) for x, y in groups]
-
-    def mean(chosen: Sequence[Any]) -> float:
-        pairs = zip(ranks, chosen)
-        return float(sum(np.nansum(rank_correlation(x[list(order)], y)) for (x, y), order in pairs) / models)
-
-    rho = mean([range(len(x)) for x, _ in groups])
+    products = [_standard_ranks(x) @ _standard_ranks(y).T / models for x, y in groups]  # (L, L): layer of x, layer of y
+    rho = float(sum(np.trace(m) for m in products))
     if orders <= math.factorial(ALL_ORDERS):
-        permuted = [mean(chosen) for chosen in product(*(permutations(range(len(x))) for x, _ in groups))]
-        above, below = (float(np.mean([sign * (r - rho) >= -1e-12 for r in permuted])) for sign in (1, -1))
+        each = [_permuted(m, np.array(list(permutations(range(len(m)))))) for m in products]
+        permuted = sum(np.meshgrid(*each)).ravel()  # every order of one depth with every order of the others
+        counted, more = len(permuted), 0
     else:
         draw = np.random.default_rng([models, DRAWN_ORDERS])
-        permuted = [mean([draw.permutation(len(x)) for x, _ in groups]) for _ in range(DRAWN_ORDERS - 1)]
-        above, below = ((1 + sum(sign * (r - rho) >= -1e-12 for r in permuted)) / DRAWN_ORDERS for sign in (1, -1))
-    return {
-        "rho": rho,
-        "p_above": above,
-        "p_below": below,
-        "models": models,
-        "least_p": max(1 / orders, 1 / DRAWN_ORDERS),
-    }
+        counted, more = DRAWN_ORDERS, 1  # the order as it is, and all others drawn
+        drawn = [draw.permuted(np.tile(np.arange(len(m)), (DRAWN_ORDERS - 1, 1)), axis=1) for m in products]
+        permuted = sum(_permuted(m, order) for m, order in zip(products, drawn))
+    above, below = ((more + int((sign * (permuted - rho) >= -1e-12).sum())) / counted for sign in (1, -1))
+    least = max(1 / orders, 1 / DRAWN_ORDERS)
+    return {"rho": rho, "p_above": above, "p_below": below, "models": models, "least_p": least}
+
+
+def _standard_ranks(values: Array) -> Array:
+    """(L, S): ranks over the layers of each model, of mean 0 and length 1; 0 where all are equal"""
+    ranks = rankdata(values, axis=0)
+    ranks = ranks - ranks.mean(axis=0)
+    size = np.sqrt((ranks**2).sum(axis=0))
+    scaled: Array = np.divide(ranks, size, out=np.zeros_like(ranks), where=size > 0)
+    return scaled
+
+
+def _permuted(products: Array, orders: Any) -> Array:
+    """(R, L) orders -> (R,): the sum of the products of layers that an order puts together"""
+    sums: Array = products[orders, np.arange(len(products))].sum(axis=1)
+    return sums
 
 
 # ------------------------------------------------------------------------------------------------- contrasts, verdicts
