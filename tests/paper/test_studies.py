@@ -13,18 +13,21 @@ from dataclasses import replace
 import pytest
 from pyarrow import parquet
 
+from antiphase.attacks import Linf, fgsm
+from antiphase.clip_scales import CLIP_SCALES
 from antiphase.config import InputError
+from antiphase.models.clip_config import VARIANTS, clip_of_sizes
 from antiphase.paper.catalog import chosen, groups, studies
 from antiphase.paper.claims import CLAIMS, verdicts
 from antiphase.paper.cost import Prices, duration, operations
 from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
-from antiphase.paper.questions import Train
-from antiphase.paper.study import Answers, Missing
+from antiphase.paper.questions import Ask, Train, UserClip
+from antiphase.paper.study import Answers, Missing, Tick
 from antiphase.report.page import write_page
 from antiphase.report.pages.ledger import ledger_page
 from antiphase.scales import SCALES
-from tests.conftest import violations
+from tests.conftest import ROOT, violations
 
 FOUR = ("fig2a", "fig3a", "fig5", "x1")  # attacks, depth, alignment, cancellation
 
@@ -295,6 +298,73 @@ def test_one_clip_alone_is_refused(cli, tmp_path):
     code, _, err = cli("study", "run", "c1-clip", "--clip", tmp_path / "CLIP")
     assert code == 2
     assert "both --clip and --diffclip" in err
+
+
+@pytest.fixture(scope="module")
+def own_pair(tmp_path_factory):
+    """A copy of the committed CLIP and DiffCLIP, which have learned the classes of CIFAR-10 at 32 x 32, as flags."""
+    folder = tmp_path_factory.mktemp("own") / "pair"
+    shutil.copytree(ROOT / "results" / "clip-pair", folder)
+    return "--clip", folder / "CLIP", "--diffclip", folder / "DiffCLIP"
+
+
+def _few(grid: Grid) -> dict:
+    eps = grid.eps[0]
+    return {Tick.eps(eps, "FGSM"): fgsm(Linf(eps)), Tick.eps(eps, "PGD"): grid.pgd(eps)}
+
+
+def test_a_pair_of_ones_own_is_attacked_on_what_it_has_learned_or_on_the_data_named(
+    own_pair, cli, tmp_path, data_root, monkeypatch
+):
+    """The scale's own data, digits, have neither its size nor its colours."""
+    monkeypatch.setattr("antiphase.paper.catalog.clip_fgsm_pgd.attacks", _few)
+    words = ("study", "run", "c3", *own_pair, "--ledger", tmp_path, "--data-root", data_root, "--json")
+    for named in ((), ("--data", "cifar10")):  # the same cells
+        code, out, err = cli(*words, *named)
+        assert code == 0, err
+        (table,) = json.loads(out)["studies"]
+        assert table["surrogate"]
+        assert table["lines"]
+        for line in table["lines"]:
+            assert line["value"] is not None
+            assert (line["n"], line["seeds"]) == (SCALES["smoke"].eval_images, 1)
+            assert ", cifar10, " in line["label"]
+    assert len(list((tmp_path / "rows").glob("*.json"))) == 2 + 4  # two models, two attacks on each
+    planned = json.loads(cli(*words, "--data", "tiny-imagenet", "--dry-run")[1])["planned"]
+    assert [cell["title"].rpartition(": ")[2] for cell in planned] == ["64 tiny-imagenet test images"] * 4
+
+
+def test_images_are_brought_to_the_size_that_a_model_takes_where_they_can_be():
+    grid = Grid.at("cpu")
+    sides = {"cifar10": None, "tiny-imagenet": 32, "digits": None}  # of a model that takes 32 x 32
+    assert {data: grid.clip_images(grid.clip(0), data).size for data in sides} == sides
+
+
+def test_images_that_a_pair_cannot_take_are_refused_before_anything_is_computed(own_pair, cli, tmp_path):
+    code, _, err = cli("study", "run", "c3", *own_pair, "--data", "digits", "--ledger", tmp_path / "ledger")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "takes colour images of 32 x 32, and those of digits are 8 x 8" in err
+    assert "--data" in err
+    assert not (tmp_path / "ledger").exists()
+
+
+def test_a_pair_of_the_published_shape_decides_claims_about_the_papers_data_on_no_other():
+    shape = CLIP_SCALES["paper"]
+    models = [clip_of_sizes(shape, *((kind,) for kind in VARIANTS[name])) for name in ("CLIP", "DiffCLIP")]
+    pair = tuple(UserClip(model=model, weights=model.title) for model in models)
+    for data, claims in ((None, {"K9", "K10"}), ("coco", {"K9"}), ("imagenet", {"K10"}), ("cifar10", set())):
+        grid = Grid.at("cpu", pair=pair, pair_data=data)
+        listed = [*studies()["fig2b"].predictions(grid), *studies()["fig2d"].predictions(grid)]
+        assert {prediction.claim for prediction in listed} == claims
+        assert bool(studies()["fig5-clip"].predictions(grid)) == (data in (None, "imagenet"))
+        looked_at = {
+            ask.images.data
+            for study in ("fig2b", "clip-quality")
+            for ask in studies()[study].cells(grid)
+            if isinstance(ask, Ask)
+        }
+        assert looked_at == ({data} if data else {"coco", "imagenet"})
 
 
 def answers(folder) -> dict:

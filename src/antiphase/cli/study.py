@@ -21,7 +21,7 @@ from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Cell, data_sets, ordered
 from antiphase.paper.study import SURROGATE, Answers, Study
-from antiphase.paper.user_clip import pair_of
+from antiphase.paper.user_clip import UserPair, check_images, data_of, pair_of
 from antiphase.scales import ScaleName
 
 ACTIONS = {
@@ -51,7 +51,7 @@ class Command:
     names: tyro.conf.Positional[tuple[str, ...]] = ()  # studies: fig2a, or fig2 for all of its parts; none: all
     ledger: Path = Path("runs/studies")  # folder of finished cells; several scales and processes may share it
     scale: ScaleName = "smoke"  # sizes of everything; smoke is for tests and gives no verdict
-    data: str | None = None  # in place of the scale's main data set
+    data: str | None = None  # in place of the scale's main data set, and of what a pair of your own is looked at on
     clip: Path | None = None  # a CLIP of your own, run or checkpoint, for studies of CLIP; None: a surrogate is trained
     diffclip: Path | None = None  # and its DiffCLIP
     data_root: Path | None = None  # where data sets lie; $ANTIPHASE_DATA when not given
@@ -81,7 +81,7 @@ def run(command: Command) -> dict[str, Any]:
     if command.data_root is not None and not command.data_root.is_dir():
         raise InputError(f"--data-root {command.data_root} is no folder: name the one where data sets lie")
     user_clips = None if command.action == "list" else pair_of(command.clip, command.diffclip, ledger)
-    grid = Grid.at(command.scale, command.data, user_clips and user_clips[0])
+    grid = _grid(command, named, user_clips)
     about = {"action": command.action, "scale": command.scale, "ledger": str(command.ledger)}
     if command.action == "list":
         return about | {"studies": [_described(study) for study in named]}
@@ -101,6 +101,16 @@ def run(command: Command) -> dict[str, Any]:
     if command.action == "verdicts":
         return about | {"verdicts": _verdicts(command, grid, answers)}
     return about | _exported(command, named, grid, answers)
+
+
+def _grid(command: Command, named: list[Study], pair: UserPair | None) -> Grid:
+    """With a pair of the user's own, refused where a study would show it images that it cannot take."""
+    if pair is None:
+        return Grid.at(command.scale, command.data)
+    grid = Grid.at(command.scale, command.data, pair[0], data_of(pair, command.data))
+    if any(study.clip for study in named):
+        check_images(pair, grid.clip_data.values())
+    return grid
 
 
 def _described(study: Study) -> dict[str, Any]:
