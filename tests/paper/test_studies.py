@@ -22,7 +22,7 @@ from antiphase.paper.claims import CLAIMS, verdicts
 from antiphase.paper.cost import Prices, duration, operations
 from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
-from antiphase.paper.questions import Ask, Train, UserClip
+from antiphase.paper.questions import Ask, Model, Train, UserClip
 from antiphase.paper.study import Answers, Missing, Tick
 from antiphase.report.page import write_page
 from antiphase.report.pages.ledger import ledger_page
@@ -298,6 +298,43 @@ def test_one_clip_alone_is_refused(cli, tmp_path):
     code, _, err = cli("study", "run", "c1-clip", "--clip", tmp_path / "CLIP")
     assert code == 2
     assert "both --clip and --diffclip" in err
+
+
+@pytest.mark.parametrize("depths", [(1,), (4,), (1, 2)])
+def test_depths_and_seeds_narrow_every_study(depths):
+    """Depth 1 stays: other studies are about it, and it says whether a model was trained enough."""
+    narrow = Grid.at("cpu", depths=depths, seeds=2)
+    for study in studies().values():
+        seeds = {cell.run_seed for cell in study.cells(narrow) if isinstance(cell, Model)}
+        assert seeds <= {0, 1}, study.name
+    for name in ("fig3a", "fig3b", "fig4", "fig6"):
+        trained = [cell for cell in studies()[name].cells(narrow) if isinstance(cell, Train)]
+        assert {cell.model.depth for cell in trained} <= {1, *depths}, name
+
+
+def test_a_depth_or_number_of_seeds_that_a_scale_does_not_have_is_refused_in_one_sentence(cli, tmp_path):
+    words = ("study", "run", "fig3a", "--ledger", tmp_path / "ledger", "--scale", "cpu")
+    for flags, rule in (
+        (("--depths", "1,3"), "no depth 3: --depths takes some of 1,2,4"),
+        (("--depths", "deep"), "write them with commas, such as 1,2"),
+        (("--seeds", 0), "--seeds takes 1 to 3"),
+        (("--seeds", 4), "--seeds takes 1 to 3"),
+    ):
+        code, _, err = cli(*words, *flags)
+        assert (code, err.count("\n")) == (2, 1)
+        assert rule in err
+    assert not (tmp_path / "ledger").exists()
+
+
+def test_a_narrowed_table_has_the_lines_that_were_asked_for_and_claims_are_decided_on_all_depths(ledger, cli):
+    words = ("--ledger", ledger[0], "--json")
+    (table,) = json.loads(cli("study", "show", "fig3a", "--depths", 1, *words)[1])["studies"]
+    at = {line["x"] for line in table["lines"]}
+    assert at == {1, None}  # None: the crossover, which one depth cannot have
+    assert all(line["n"] for line in table["lines"] if line["x"])
+    assert {line["note"].partition(";")[0] for line in table["lines"] if not line["x"]} == {"none among these depths"}
+    narrowed, whole = (json.loads(cli("study", "verdicts", "fig3a", *d, *words)[1]) for d in (("--depths", 1), ()))
+    assert narrowed["verdicts"] == whole["verdicts"]
 
 
 @pytest.fixture(scope="module")

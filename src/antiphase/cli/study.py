@@ -52,6 +52,8 @@ class Command:
     ledger: Path = Path("runs/studies")  # folder of finished cells; several scales and processes may share it
     scale: ScaleName = "smoke"  # sizes of everything; smoke is for tests and gives no verdict
     data: str | None = None  # in place of the scale's main data set, and of what a pair of your own is looked at on
+    depths: tuple[int, ...] | None = None  # only these of the scale's depths, such as 1,2; claims need all of them
+    seeds: int | None = None  # only so many of the scale's seeds
     clip: Path | None = None  # a CLIP of your own, run or checkpoint, for studies of CLIP; None: a surrogate is trained
     diffclip: Path | None = None  # and its DiffCLIP
     data_root: Path | None = None  # where data sets lie; $ANTIPHASE_DATA when not given
@@ -105,9 +107,10 @@ def run(command: Command) -> dict[str, Any]:
 
 def _grid(command: Command, named: list[Study], pair: UserPair | None) -> Grid:
     """With a pair of the user's own, refused where a study would show it images that it cannot take."""
+    narrowed: dict[str, Any] = {"depths": command.depths, "seeds": command.seeds}
     if pair is None:
-        return Grid.at(command.scale, command.data)
-    grid = Grid.at(command.scale, command.data, pair[0], data_of(pair, command.data))
+        return Grid.at(command.scale, command.data, **narrowed)
+    grid = Grid.at(command.scale, command.data, pair[0], data_of(pair, command.data), **narrowed)
     if any(study.clip for study in named):
         check_images(pair, grid.clip_data.values())
     return grid
@@ -193,7 +196,7 @@ def _run(
     answers = Answers(ledger)
     return {
         "studies": [_table(study, grid, answers) for study in named],
-        "verdicts": verdicts(studies().values(), grid, answers, _claims(named)),
+        "verdicts": verdicts(studies().values(), grid.all_depths, answers, _claims(named)),
         "failed": [{"title": titles[key], "key": key, "error": error} for key, error in outcome.failed.items()],
         "waiting": [titles[key] for key in outcome.waiting],
         "absent": absent,
@@ -232,7 +235,8 @@ def _total(spent: list[tuple[float, float]]) -> dict[str, float]:
 
 def _verdicts(command: Command, grid: Grid, answers: Answers) -> list[dict[str, Any]]:
     """Of all claims, or of those that the named studies decide."""
-    return verdicts(studies().values(), grid, answers, _claims(chosen(command.names)) if command.names else None)
+    claims = _claims(chosen(command.names)) if command.names else None
+    return verdicts(studies().values(), grid.all_depths, answers, claims)
 
 
 def _exported(command: Command, named: list[Study], grid: Grid, answers: Answers) -> dict[str, Any]:

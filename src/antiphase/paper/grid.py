@@ -6,14 +6,14 @@ Two studies that ask for the same thing here get equal cells, so nothing is trai
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from antiphase.attacks import CW, PGD, AutoAttack, Linf, Patch
 from antiphase.attacks.config import Attack
 from antiphase.attacks.question import AttackQuestion
 from antiphase.clip_scales import CLIP_SCALES
-from antiphase.config import Budget
+from antiphase.config import Budget, InputError
 from antiphase.data.catalog import entry_of
 from antiphase.measures.crossover import crossover
 from antiphase.models.clip_config import VARIANTS, clip_of_sizes
@@ -46,6 +46,19 @@ class Grid:
     data: str  # the main data set: the scale's own, or another that the user named
     pair: tuple[UserClip, UserClip] | None = None  # a CLIP and a DiffCLIP of the user's own
     pair_data: str | None = None  # the data set that pair is looked at on; None: the papers', or the surrogates'
+    only_depths: tuple[int, ...] | None = None  # of the scale's depths; None: all
+    most_seeds: int | None = None  # of every model; None: as the scale has
+
+    def __post_init__(self) -> None:
+        depths, seeds = self.s.depths, self.s.seeds
+        for depth in () if self.only_depths is None else self.only_depths or (0,):
+            if depth not in depths:
+                known = ",".join(map(str, depths))
+                raise InputError(f"the {self.scale} scale has no depth {depth}: --depths takes some of {known}")
+        if self.most_seeds is not None and not 1 <= self.most_seeds <= seeds:
+            raise InputError(
+                f"the {self.scale} scale has {seeds} seeds, not {self.most_seeds}: --seeds takes 1 to {seeds}"
+            )
 
     @classmethod
     def at(
@@ -54,8 +67,21 @@ class Grid:
         data: str | None = None,
         pair: tuple[UserClip, UserClip] | None = None,
         pair_data: str | None = None,
+        *,
+        depths: tuple[int, ...] | None = None,
+        seeds: int | None = None,
     ) -> Grid:
-        return cls(scale, data or SCALES[scale].data, pair, pair_data)
+        return cls(scale, data or SCALES[scale].data, pair, pair_data, depths, seeds)
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """Of the models that are trained, in rising order."""
+        return tuple(d for d in self.s.depths if self.only_depths is None or d in self.only_depths)
+
+    @property
+    def all_depths(self) -> Grid:
+        """The same with every depth of the scale: what a claim about depth is decided on."""
+        return replace(self, only_depths=None)
 
     @property
     def s(self) -> Scale:
@@ -78,14 +104,16 @@ class Grid:
     @property
     def deepest(self) -> int:
         """Of the depths with enough seeds to decide anything, the largest."""
-        return max(d for d in self.s.depths if self.s.seeds_at(d) == self.s.seeds)
+        most = max(len(self.seeds(d)) for d in self.depths)
+        return max(d for d in self.depths if len(self.seeds(d)) == most)
 
     def printed(self, value: float | None) -> float | None:
         """A number of the paper about CIFAR-10, where this is its experiment: not on other data, nor at the smoke scale."""
         return value if self.scale != "smoke" and self.data == "cifar10" else None
 
     def seeds(self, depth: int = 1) -> range:
-        return range(self.s.seeds_at(depth))
+        own = self.s.seeds_at(depth)
+        return range(own if self.most_seeds is None else min(own, self.most_seeds))
 
     # --------------------------------------------------------------------------------------------- models
 
@@ -251,7 +279,7 @@ def depth_lines(
     table: list[Line] = []
     for what, ask in asks.items():
         for reading in readings:
-            by_depth = {depth: vit_series(grid, depth, ask, success(reading)) for depth in grid.s.depths}
+            by_depth = {depth: vit_series(grid, depth, ask, success(reading)) for depth in grid.depths}
             for depth, both in by_depth.items():
                 at = Tick.at("depth", depth)
                 printed = reference if reading == readings[0] else None
@@ -268,7 +296,7 @@ def crossover_line(grid: Grid, label: Label, pairs: list[tuple[Series, Series]],
     """D* of Corollary 1 as it is seen: interpolated in log depth, never extrapolated."""
 
     def read(answers: Answers) -> dict[str, Any]:
-        result = crossover(grid.s.depths, [(a.arm(answers), b.arm(answers)) for a, b in pairs])
+        result = crossover(grid.depths, [(a.arm(answers), b.arm(answers)) for a, b in pairs])
         changes, none = result["sign_changes"], 100 * result["none"]
         note = f"90 % interval; {changes} changes of sign; no crossover in {none:.0f} % of replicates"
         if result["median"] is None:
@@ -283,7 +311,7 @@ def accuracy_lines(grid: Grid) -> list[Line]:
     """Train and test accuracy of both models at every depth."""
     return [
         row
-        for depth in grid.s.depths
+        for depth in grid.depths
         for name, make in (("ViT", grid.vit), ("DiffViT", grid.diffvit))
         for row in trained_lines(Label(name, Tick.at("depth", depth)), [make(s, depth) for s in grid.seeds(depth)])
     ]
