@@ -300,6 +300,36 @@ def test_one_clip_alone_is_refused(cli, tmp_path):
     assert "both --clip and --diffclip" in err
 
 
+TRAIN_SURROGATES = {
+    *("fig2b", "fig2d", "fig6-clip", "fig4-clip", "fig5-clip", "map-correlation-clip"),
+    *("clip-fgsm-pgd", "clip-quality", "clip-ablation", "other-encoder"),
+}
+
+
+def test_below_the_paper_scale_studies_that_train_surrogates_are_part_of_all_only_if_asked_for(cli, tmp_path):
+    words = ("study", "run", "--ledger", tmp_path, "--dry-run")
+
+    def left_out(*more: object) -> set[str]:
+        return set(json.loads(cli(*words, *more, "--json")[1])["left_out"])
+
+    assert left_out("all", "--scale", "cpu") == left_out("--scale", "desk") == TRAIN_SURROGATES
+    assert left_out("all", "c3", "--scale", "cpu") == TRAIN_SURROGATES - {"clip-fgsm-pgd"}
+    assert not left_out("fig2", "c2", "--scale", "cpu")
+    assert not left_out("all", "--scale", "cpu", "--surrogates")
+    assert not left_out("all")
+    assert not left_out("all", "--scale", "paper")
+    _, out, _ = cli(*words, "all", "--scale", "cpu")
+    assert "surrogate CLIP" not in out
+    (line,) = [line for line in out.splitlines() if line.startswith("left out")]
+    assert "--surrogates" in line
+    assert "clip-ablation" in line
+
+
+def test_a_pair_of_ones_own_makes_the_studies_that_take_it_part_of_all(own_pair, cli, tmp_path):
+    words = ("study", "run", "all", "--scale", "cpu", "--ledger", tmp_path, "--dry-run", "--json", *own_pair)
+    assert set(json.loads(cli(*words)[1])["left_out"]) == {"clip-ablation", "other-encoder"}
+
+
 @pytest.mark.parametrize("depths", [(1,), (4,), (1, 2)])
 def test_depths_and_seeds_narrow_every_study(depths):
     """Depth 1 stays: other studies are about it, and it says whether a model was trained enough."""

@@ -14,7 +14,7 @@ from antiphase.data.catalog import CATALOG, check_name
 from antiphase.data.pair_catalog import PAIR_CATALOG
 from antiphase.evals.config import PAIRS, check_data_exists
 from antiphase.files import require_folder
-from antiphase.paper.catalog import chosen, studies
+from antiphase.paper.catalog import chosen, studies, to_run
 from antiphase.paper.claims import verdicts
 from antiphase.paper.cost import Prices
 from antiphase.paper.grid import Grid
@@ -56,6 +56,7 @@ class Command:
     seeds: int | None = None  # only so many of the scale's seeds
     clip: Path | None = None  # a CLIP of your own, run or checkpoint, for studies of CLIP; None: a surrogate is trained
     diffclip: Path | None = None  # and its DiffCLIP
+    surrogates: bool = False  # with run: at cpu and desk, studies that train small CLIPs are part of all
     data_root: Path | None = None  # where data sets lie; $ANTIPHASE_DATA when not given
     dry_run: bool = False  # with run: print every cell that is missing with its cost, and do nothing
     out: Path | None = None  # with export: folder for rows, tables and a leaderboard entry
@@ -84,10 +85,12 @@ def run(command: Command) -> dict[str, Any]:
         raise InputError(f"--data-root {command.data_root} is no folder: name the one where data sets lie")
     user_clips = None if command.action == "list" else pair_of(command.clip, command.diffclip, ledger)
     grid = _grid(command, named, user_clips)
-    about = {"action": command.action, "scale": command.scale, "ledger": str(command.ledger)}
+    about: dict[str, Any] = {"action": command.action, "scale": command.scale, "ledger": str(command.ledger)}
     if command.action == "list":
         return about | {"studies": [_described(study) for study in named]}
     if command.action == "run":
+        named, left_out = to_run(command.names, grid, surrogates=command.surrogates)
+        about["left_out"] = [study.name for study in left_out]
         if command.dry_run:
             return about | _planned(command, named, grid, ledger)
         return about | _run(command, named, grid, ledger, user_clips[1] if user_clips else {})
