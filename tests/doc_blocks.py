@@ -15,5 +15,5 @@ def blocks(page: str, language: str) -> list[str]:
 
 def commands(page: str) -> list[list[str]]:
     """The commands of the bash blocks of a page, as lists of words."""
-    lines = "".join(blocks(page, "bash")).splitlines()
+    lines = "".join(blocks(page, "bash")).replace("\\\n", " ").splitlines()
     return [shlex.split(line, comments=True) for line in lines if shlex.split(line, comments=True)]

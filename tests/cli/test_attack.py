@@ -1,6 +1,7 @@
 """antiphase attack"""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,36 @@ def test_every_kind_of_attack_can_be_chosen_by_a_flag(words, cli, runs):
         assert cell["rates"]["asr_change"]["n"] == 24 * (2 if "paper" in words else 1)
         assert max(cell["images"]["distance"]) <= cell["eps"] + 1e-7
         assert cell["flags"] == []
+
+
+def test_fgsm_is_called_fgsm_and_a_patch_is_shown_with_its_width_and_place(cli, runs, tmp_path):
+    """In the terminal, as JSON and on the page of the run."""
+    from antiphase.report.pages.runs import runs_page
+
+    run = tmp_path / "DiffViT"
+    shutil.copytree(runs[1], run, ignore=shutil.ignore_patterns("attacks", "measures", "looks", "evals"))
+    patch = ("--norm", "patch", "--eps", "1", "--steps", "2", "--width")
+    headings = {
+        ("--attack", "fgsm", "--eps", "8/255"): "FGSM",
+        (*patch, "2"): "PGD within a patch of 2 x 2 pixels at a random place",
+        (*patch, "3", "--place", "2,1"): "PGD within a patch of 3 x 3 pixels at top 2, left 1",
+        (
+            *patch,
+            "3",
+            "--place",
+            "attention",
+        ): "PGD within a patch of 3 x 3 pixels at the place that the model attends to most",
+    }
+    for words, heading in headings.items():
+        code, out, err = cli("attack", run, "--images", 8, *words)
+        assert code == 0, err
+        assert f"{run}: {heading} on 8 digits test images" in " ".join(out.split())
+    (cell,) = json.loads(cli("attack", run, "--images", 8, *patch, "3", "--place", "2,1", "--json")[1])["cells"]
+    assert cell["attack"]["within"] == {"kind": "Patch", "eps": 1.0, "width": 3, "place": [2, 1]}
+    tables = runs_page([run]).sections[0].parts
+    assert sorted(table.title for table in tables) == sorted(
+        f"{text} on 8 digits test images" for text in headings.values()
+    )
 
 
 def test_fast_and_paper_protocol_fool_the_same_images(cli, runs):

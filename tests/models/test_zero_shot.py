@@ -26,7 +26,10 @@ from tests.models.small_models import TINY
     [
         (lambda _: templates("poems"), "'poems' are not known"),
         (lambda file: templates(file("")), "holds no template"),
-        (lambda file: templates(file("a photo")), "'a photo' has no {}"),
+        (lambda file: templates(file("a photo")), "'a photo' has no {} where the class goes: write it as in 'a photo of a {}'"),
+        (lambda _: zero_shot(CLIP(TINY), ["cat"], "a photo"), "the template 'a photo' has no {}"),
+        (lambda _: zero_shot(CLIP(TINY), ["cat"], ["a {}", "a photo"]), "the template 'a photo' has no {}"),
+        (lambda _: zero_shot(CLIP(TINY), ["cat"], []), "there is no template"),
         (lambda file: templates(file(b"\xff\xfe")), "is not a text file"),
         (lambda _: tokenize(["a cat", "  "]), "a text is empty"),
         (lambda _: zero_shot(CLIP(TINY), ["cat", ""], ("{}",)), "class 1 has no name"),
@@ -55,6 +58,13 @@ def test_a_zero_shot_logit_is_a_scaled_cosine_to_the_mean_prompt():
         image = F.normalize(clip.encode_image(pixels), dim=-1)
         expected = clip.logit_scale.exp() * image @ torch.stack(columns).T
         assert torch.allclose(model(pixels), expected, atol=1e-5)
+
+
+def test_a_string_is_one_template():
+    clip = CLIP(TINY).eval()
+    one, listed = (zero_shot(clip, ["cat", "dog"], given).classes for given in ("a photo of a {}", ["a photo of a {}"]))
+    assert torch.equal(one, listed)
+    assert not torch.equal(one[0], one[1])
 
 
 def test_half_precision_weights_are_attacked_in_float32():

@@ -13,18 +13,21 @@ from dataclasses import replace
 import pytest
 from pyarrow import parquet
 
+from antiphase.attacks import Linf, fgsm
+from antiphase.clip_scales import CLIP_SCALES
 from antiphase.config import InputError
+from antiphase.models.clip_config import VARIANTS, clip_of_sizes
 from antiphase.paper.catalog import chosen, groups, studies
 from antiphase.paper.claims import CLAIMS, verdicts
 from antiphase.paper.cost import Prices, duration, operations
 from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
-from antiphase.paper.questions import Train
-from antiphase.paper.study import Answers, Missing
+from antiphase.paper.questions import Ask, Model, Train, UserClip
+from antiphase.paper.study import Answers, Missing, Tick
 from antiphase.report.page import write_page
 from antiphase.report.pages.ledger import ledger_page
 from antiphase.scales import SCALES
-from tests.conftest import violations
+from tests.conftest import ROOT, violations
 
 FOUR = ("fig2a", "fig3a", "fig5", "x1")  # attacks, depth, alignment, cancellation
 
@@ -295,6 +298,140 @@ def test_one_clip_alone_is_refused(cli, tmp_path):
     code, _, err = cli("study", "run", "c1-clip", "--clip", tmp_path / "CLIP")
     assert code == 2
     assert "both --clip and --diffclip" in err
+
+
+TRAIN_SURROGATES = {
+    *("fig2b", "fig2d", "fig6-clip", "fig4-clip", "fig5-clip", "map-correlation-clip"),
+    *("clip-fgsm-pgd", "clip-quality", "clip-ablation", "other-encoder"),
+}
+
+
+def test_below_the_paper_scale_studies_that_train_surrogates_are_part_of_all_only_if_asked_for(cli, tmp_path):
+    words = ("study", "run", "--ledger", tmp_path, "--dry-run")
+
+    def left_out(*more: object) -> set[str]:
+        return set(json.loads(cli(*words, *more, "--json")[1])["left_out"])
+
+    assert left_out("all", "--scale", "cpu") == left_out("--scale", "desk") == TRAIN_SURROGATES
+    assert left_out("all", "c3", "--scale", "cpu") == TRAIN_SURROGATES - {"clip-fgsm-pgd"}
+    assert not left_out("fig2", "c2", "--scale", "cpu")
+    assert not left_out("all", "--scale", "cpu", "--surrogates")
+    assert not left_out("all")
+    assert not left_out("all", "--scale", "paper")
+    _, out, _ = cli(*words, "all", "--scale", "cpu")
+    assert "surrogate CLIP" not in out
+    (line,) = [line for line in out.splitlines() if line.startswith("left out")]
+    assert "--surrogates" in line
+    assert "clip-ablation" in line
+
+
+def test_a_pair_of_ones_own_makes_the_studies_that_take_it_part_of_all(own_pair, cli, tmp_path):
+    words = ("study", "run", "all", "--scale", "cpu", "--ledger", tmp_path, "--dry-run", "--json", *own_pair)
+    assert set(json.loads(cli(*words)[1])["left_out"]) == {"clip-ablation", "other-encoder"}
+
+
+@pytest.mark.parametrize("depths", [(1,), (4,), (1, 2)])
+def test_depths_and_seeds_narrow_every_study(depths):
+    """Depth 1 stays: other studies are about it, and it says whether a model was trained enough."""
+    narrow = Grid.at("cpu", depths=depths, seeds=2)
+    for study in studies().values():
+        seeds = {cell.run_seed for cell in study.cells(narrow) if isinstance(cell, Model)}
+        assert seeds <= {0, 1}, study.name
+    for name in ("fig3a", "fig3b", "fig4", "fig6"):
+        trained = [cell for cell in studies()[name].cells(narrow) if isinstance(cell, Train)]
+        assert {cell.model.depth for cell in trained} <= {1, *depths}, name
+
+
+def test_a_depth_or_number_of_seeds_that_a_scale_does_not_have_is_refused_in_one_sentence(cli, tmp_path):
+    words = ("study", "run", "fig3a", "--ledger", tmp_path / "ledger", "--scale", "cpu")
+    for flags, rule in (
+        (("--depths", "1,3"), "no depth 3: --depths takes some of 1,2,4"),
+        (("--depths", "deep"), "write them with commas, such as 1,2"),
+        (("--seeds", 0), "--seeds takes 1 to 3"),
+        (("--seeds", 4), "--seeds takes 1 to 3"),
+    ):
+        code, _, err = cli(*words, *flags)
+        assert (code, err.count("\n")) == (2, 1)
+        assert rule in err
+    assert not (tmp_path / "ledger").exists()
+
+
+def test_a_narrowed_table_has_the_lines_that_were_asked_for_and_claims_are_decided_on_all_depths(ledger, cli):
+    words = ("--ledger", ledger[0], "--json")
+    (table,) = json.loads(cli("study", "show", "fig3a", "--depths", 1, *words)[1])["studies"]
+    at = {line["x"] for line in table["lines"]}
+    assert at == {1, None}  # None: the crossover, which one depth cannot have
+    assert all(line["n"] for line in table["lines"] if line["x"])
+    assert {line["note"].partition(";")[0] for line in table["lines"] if not line["x"]} == {"none among these depths"}
+    narrowed, whole = (json.loads(cli("study", "verdicts", "fig3a", *d, *words)[1]) for d in (("--depths", 1), ()))
+    assert narrowed["verdicts"] == whole["verdicts"]
+
+
+@pytest.fixture(scope="module")
+def own_pair(tmp_path_factory):
+    """A copy of the committed CLIP and DiffCLIP, which have learned the classes of CIFAR-10 at 32 x 32, as flags."""
+    folder = tmp_path_factory.mktemp("own") / "pair"
+    shutil.copytree(ROOT / "results" / "clip-pair", folder)
+    return "--clip", folder / "CLIP", "--diffclip", folder / "DiffCLIP"
+
+
+def _few(grid: Grid) -> dict:
+    eps = grid.eps[0]
+    return {Tick.eps(eps, "FGSM"): fgsm(Linf(eps)), Tick.eps(eps, "PGD"): grid.pgd(eps)}
+
+
+def test_a_pair_of_ones_own_is_attacked_on_what_it_has_learned_or_on_the_data_named(
+    own_pair, cli, tmp_path, data_root, monkeypatch
+):
+    """The scale's own data, digits, have neither its size nor its colours."""
+    monkeypatch.setattr("antiphase.paper.catalog.clip_fgsm_pgd.attacks", _few)
+    words = ("study", "run", "c3", *own_pair, "--ledger", tmp_path, "--data-root", data_root, "--json")
+    for named in ((), ("--data", "cifar10")):  # the same cells
+        code, out, err = cli(*words, *named)
+        assert code == 0, err
+        (table,) = json.loads(out)["studies"]
+        assert table["surrogate"]
+        assert table["lines"]
+        for line in table["lines"]:
+            assert line["value"] is not None
+            assert (line["n"], line["seeds"]) == (SCALES["smoke"].eval_images, 1)
+            assert ", cifar10, " in line["label"]
+    assert len(list((tmp_path / "rows").glob("*.json"))) == 2 + 4  # two models, two attacks on each
+    planned = json.loads(cli(*words, "--data", "tiny-imagenet", "--dry-run")[1])["planned"]
+    assert [cell["title"].rpartition(": ")[2] for cell in planned] == ["64 tiny-imagenet test images"] * 4
+
+
+def test_images_are_brought_to_the_size_that_a_model_takes_where_they_can_be():
+    grid = Grid.at("cpu")
+    sides = {"cifar10": None, "tiny-imagenet": 32, "digits": None}  # of a model that takes 32 x 32
+    assert {data: grid.clip_images(grid.clip(0), data).size for data in sides} == sides
+
+
+def test_images_that_a_pair_cannot_take_are_refused_before_anything_is_computed(own_pair, cli, tmp_path):
+    code, _, err = cli("study", "run", "c3", *own_pair, "--data", "digits", "--ledger", tmp_path / "ledger")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "takes colour images of 32 x 32, and those of digits are 8 x 8" in err
+    assert "--data" in err
+    assert not (tmp_path / "ledger").exists()
+
+
+def test_a_pair_of_the_published_shape_decides_claims_about_the_papers_data_on_no_other():
+    shape = CLIP_SCALES["paper"]
+    models = [clip_of_sizes(shape, *((kind,) for kind in VARIANTS[name])) for name in ("CLIP", "DiffCLIP")]
+    pair = tuple(UserClip(model=model, weights=model.title) for model in models)
+    for data, claims in ((None, {"K9", "K10"}), ("coco", {"K9"}), ("imagenet", {"K10"}), ("cifar10", set())):
+        grid = Grid.at("cpu", pair=pair, pair_data=data)
+        listed = [*studies()["fig2b"].predictions(grid), *studies()["fig2d"].predictions(grid)]
+        assert {prediction.claim for prediction in listed} == claims
+        assert bool(studies()["fig5-clip"].predictions(grid)) == (data in (None, "imagenet"))
+        looked_at = {
+            ask.images.data
+            for study in ("fig2b", "clip-quality")
+            for ask in studies()[study].cells(grid)
+            if isinstance(ask, Ask)
+        }
+        assert looked_at == ({data} if data else {"coco", "imagenet"})
 
 
 def answers(folder) -> dict:

@@ -52,7 +52,9 @@ def run(command: Command) -> dict[str, Any]:
         run = train(model, training, train_set, test_set, command.out / name)
         console.say(f"{name}: {100 * run.log[-1]['test_accuracy']:.1f} % test accuracy after {training.epochs} epochs")
         runs.append(run)
-    settings = CompareConfig(eps=GRID, draws=32, probes=64, look_images=10, accuracy_floor=0.9, seed=command.seed)
+    settings = CompareConfig(
+        eps=GRID, draws=32, probes=64, max_probes=64, look_images=10, accuracy_floor=0.9, seed=command.seed
+    )
     result = compare((runs[0], runs[1]), test_set, settings)
     files.write_json(command.out / "comparison.json", result)
     return result | {"page": str(write_page(comparison_page(result), command.out / "report"))}

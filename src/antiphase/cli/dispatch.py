@@ -143,6 +143,13 @@ def _sentence(printed: str) -> str:
     return message + (f": did you mean {meant[0]}?" if meant else "") or "the flags could not be read; see --help"
 
 
+def _whole_numbers(word: str) -> tuple[int, ...]:
+    try:
+        return tuple(map(int, word.split(",")))
+    except ValueError:
+        raise InputError(f"{word!r} is no list of whole numbers: write them with commas, such as 1,2") from None
+
+
 class Word(NamedTuple):
     """A type that the command line takes as one word, so that a positional argument may follow it."""
 
@@ -159,6 +166,13 @@ WORDS = (
         lambda kind: kind == tuple[Budget, ...],
         "EPS[,EPS...]",
         lambda word: tuple(map(Budget, word.split(","))),
+        tuple,
+        lambda value: ",".join(map(str, value)),
+    ),
+    Word(
+        lambda kind: kind == tuple[int, ...],
+        "N[,N...]",
+        _whole_numbers,
         tuple,
         lambda value: ",".join(map(str, value)),
     ),

@@ -14,14 +14,14 @@ from antiphase.data.catalog import CATALOG, check_name
 from antiphase.data.pair_catalog import PAIR_CATALOG
 from antiphase.evals.config import PAIRS, check_data_exists
 from antiphase.files import require_folder
-from antiphase.paper.catalog import chosen, studies
+from antiphase.paper.catalog import chosen, studies, to_run
 from antiphase.paper.claims import verdicts
 from antiphase.paper.cost import Prices
 from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Cell, data_sets, ordered
 from antiphase.paper.study import SURROGATE, Answers, Study
-from antiphase.paper.user_clip import pair_of
+from antiphase.paper.user_clip import UserPair, check_images, data_of, pair_of
 from antiphase.scales import ScaleName
 
 ACTIONS = {
@@ -51,9 +51,12 @@ class Command:
     names: tyro.conf.Positional[tuple[str, ...]] = ()  # studies: fig2a, or fig2 for all of its parts; none: all
     ledger: Path = Path("runs/studies")  # folder of finished cells; several scales and processes may share it
     scale: ScaleName = "smoke"  # sizes of everything; smoke is for tests and gives no verdict
-    data: str | None = None  # in place of the scale's main data set
+    data: str | None = None  # in place of the scale's main data set, and of what a pair of your own is looked at on
+    depths: tuple[int, ...] | None = None  # only these of the scale's depths, such as 1,2; claims need all of them
+    seeds: int | None = None  # only so many of the scale's seeds
     clip: Path | None = None  # a CLIP of your own, run or checkpoint, for studies of CLIP; None: a surrogate is trained
     diffclip: Path | None = None  # and its DiffCLIP
+    surrogates: bool = False  # with run: at cpu and desk, studies that train small CLIPs are part of all
     data_root: Path | None = None  # where data sets lie; $ANTIPHASE_DATA when not given
     dry_run: bool = False  # with run: print every cell that is missing with its cost, and do nothing
     out: Path | None = None  # with export: folder for rows, tables and a leaderboard entry
@@ -81,11 +84,13 @@ def run(command: Command) -> dict[str, Any]:
     if command.data_root is not None and not command.data_root.is_dir():
         raise InputError(f"--data-root {command.data_root} is no folder: name the one where data sets lie")
     user_clips = None if command.action == "list" else pair_of(command.clip, command.diffclip, ledger)
-    grid = Grid.at(command.scale, command.data, user_clips and user_clips[0])
-    about = {"action": command.action, "scale": command.scale, "ledger": str(command.ledger)}
+    grid = _grid(command, named, user_clips)
+    about: dict[str, Any] = {"action": command.action, "scale": command.scale, "ledger": str(command.ledger)}
     if command.action == "list":
         return about | {"studies": [_described(study) for study in named]}
     if command.action == "run":
+        named, left_out = to_run(command.names, grid, surrogates=command.surrogates)
+        about["left_out"] = [study.name for study in left_out]
         if command.dry_run:
             return about | _planned(command, named, grid, ledger)
         return about | _run(command, named, grid, ledger, user_clips[1] if user_clips else {})
@@ -101,6 +106,17 @@ def run(command: Command) -> dict[str, Any]:
     if command.action == "verdicts":
         return about | {"verdicts": _verdicts(command, grid, answers)}
     return about | _exported(command, named, grid, answers)
+
+
+def _grid(command: Command, named: list[Study], pair: UserPair | None) -> Grid:
+    """With a pair of the user's own, refused where a study would show it images that it cannot take."""
+    narrowed: dict[str, Any] = {"depths": command.depths, "seeds": command.seeds}
+    if pair is None:
+        return Grid.at(command.scale, command.data, **narrowed)
+    grid = Grid.at(command.scale, command.data, pair[0], data_of(pair, command.data), **narrowed)
+    if any(study.clip for study in named):
+        check_images(pair, grid.clip_data.values())
+    return grid
 
 
 def _described(study: Study) -> dict[str, Any]:
@@ -183,7 +199,7 @@ def _run(
     answers = Answers(ledger)
     return {
         "studies": [_table(study, grid, answers) for study in named],
-        "verdicts": verdicts(studies().values(), grid, answers, _claims(named)),
+        "verdicts": verdicts(studies().values(), grid.all_depths, answers, _claims(named)),
         "failed": [{"title": titles[key], "key": key, "error": error} for key, error in outcome.failed.items()],
         "waiting": [titles[key] for key in outcome.waiting],
         "absent": absent,
@@ -222,7 +238,8 @@ def _total(spent: list[tuple[float, float]]) -> dict[str, float]:
 
 def _verdicts(command: Command, grid: Grid, answers: Answers) -> list[dict[str, Any]]:
     """Of all claims, or of those that the named studies decide."""
-    return verdicts(studies().values(), grid, answers, _claims(chosen(command.names)) if command.names else None)
+    claims = _claims(chosen(command.names)) if command.names else None
+    return verdicts(studies().values(), grid.all_depths, answers, claims)
 
 
 def _exported(command: Command, named: list[Study], grid: Grid, answers: Answers) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from antiphase.config import InputError
@@ -38,12 +39,22 @@ def templates(name: str) -> tuple[str, ...]:
     read = tuple(filter(None, lines))
     if not read:
         raise InputError(f"{name} holds no template: write one per line, such as 'a photo of a {{}}'")
-    for line in read:
-        if "{}" not in line:
-            raise InputError(f"{name}: the template {line!r} has no {{}} where the class goes")
-    return read
+    return as_templates(read, where=f"{name}: ")
 
 
-def fill_templates(class_name: str, templates: tuple[str, ...]) -> list[str]:
+def as_templates(given: str | Iterable[str], where: str = "") -> tuple[str, ...]:
+    """Templates as they are given, a string being one of them; what has no place for the class is refused."""
+    listed = (given,) if isinstance(given, str) else tuple(given)
+    if not listed:
+        raise InputError(f"{where}there is no template to put a class into: give one such as 'a photo of a {{}}'")
+    for template in listed:
+        if "{}" not in template:
+            raise InputError(
+                f"{where}the template {template!r} has no {{}} where the class goes: write it as in 'a photo of a {{}}'"
+            )
+    return listed
+
+
+def fill_templates(class_name: str, templates: str | Iterable[str]) -> list[str]:
     """Every template with the class name put in; underscores become spaces, since data sets write "lawn_mower"."""
-    return [template.replace("{}", class_name.replace("_", " ")) for template in templates]
+    return [template.replace("{}", class_name.replace("_", " ")) for template in as_templates(templates)]

@@ -41,11 +41,14 @@ class ZeroShot(nn.Module):
 def zero_shot(
     clip: Any,
     class_names: Sequence[str],
-    templates: Sequence[str],
+    templates: str | Sequence[str],
     *,
     tokenizer: Callable[[list[str]], Tensor] | None = None,
 ) -> ZeroShot:
-    """A classifier in float32 from our CLIP or any model of open_clip (`tokenizer`: open_clip.get_tokenizer(...))."""
+    """A classifier in float32 from our CLIP or any model of open_clip (`tokenizer`: open_clip.get_tokenizer(...)).
+
+    One template or several, in which {} stands for the class.
+    """
     embeddings = class_embeddings(clip, class_names, templates, tokenizer=tokenizer)
     return zero_shot_from_embeddings(clip, embeddings)
 
@@ -63,16 +66,17 @@ def zero_shot_from_embeddings(clip: Any, embeddings: Tensor) -> ZeroShot:
 def class_embeddings(
     clip: Any,
     class_names: Sequence[str],
-    templates: Sequence[str],
+    templates: str | Sequence[str],
     *,
     tokenizer: Callable[[list[str]], Tensor] | None = None,
 ) -> Tensor:
     """(K, E): the mean over templates of normalised embeddings, normalised again."""
+    templates = prompts.as_templates(templates)
     if not all(name.strip() for name in class_names):
         raise InputError(
             f"class {[bool(n.strip()) for n in class_names].index(False)} has no name to put into a prompt"
         )
-    prompted = [text for name in class_names for text in prompts.fill_templates(name, tuple(templates))]
+    prompted = [text for name in class_names for text in prompts.fill_templates(name, templates)]
     device, embeddings = clip.logit_scale.device, []
     first_text: dict[tuple[int, ...], str] = {}  # token row -> the first text that gave it
     with torch.no_grad(), console.progress("class prompts", len(prompted), show=len(prompted) > 8 * BATCH) as advance:

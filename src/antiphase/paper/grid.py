@@ -6,7 +6,7 @@ Two studies that ask for the same thing here get equal cells, so nothing is trai
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,8 +15,8 @@ from antiphase.attacks import CW, PGD, AutoAttack, Linf, Patch
 from antiphase.attacks.config import Attack
 from antiphase.attacks.question import AttackQuestion
 from antiphase.clip_scales import CLIP_SCALES
-from antiphase.config import Budget
-from antiphase.data.catalog import CATALOG, entry_of
+from antiphase.config import Budget, InputError
+from antiphase.data.catalog import entry_of
 from antiphase.measures.crossover import crossover
 from antiphase.measures.seed_intervals import PerSeed, difference
 from antiphase.models.clip_config import VARIANTS, clip_of_sizes
@@ -48,10 +48,43 @@ class Grid:
     scale: ScaleName
     data: str  # the main data set: the scale's own, or another that the user named
     pair: tuple[UserClip, UserClip] | None = None  # a CLIP and a DiffCLIP of the user's own
+    pair_data: str | None = None  # the data set that pair is looked at on; None: the papers', or the surrogates'
+    only_depths: tuple[int, ...] | None = None  # of the scale's depths; None: all
+    most_seeds: int | None = None  # of every model; None: as the scale has
+
+    def __post_init__(self) -> None:
+        depths, seeds = self.s.depths, self.s.seeds
+        for depth in () if self.only_depths is None else self.only_depths or (0,):
+            if depth not in depths:
+                known = ",".join(map(str, depths))
+                raise InputError(f"the {self.scale} scale has no depth {depth}: --depths takes some of {known}")
+        if self.most_seeds is not None and not 1 <= self.most_seeds <= seeds:
+            raise InputError(
+                f"the {self.scale} scale has {seeds} seeds, not {self.most_seeds}: --seeds takes 1 to {seeds}"
+            )
 
     @classmethod
-    def at(cls, scale: ScaleName, data: str | None = None, pair: tuple[UserClip, UserClip] | None = None) -> Grid:
-        return cls(scale, data or SCALES[scale].data, pair)
+    def at(
+        cls,
+        scale: ScaleName,
+        data: str | None = None,
+        pair: tuple[UserClip, UserClip] | None = None,
+        pair_data: str | None = None,
+        *,
+        depths: tuple[int, ...] | None = None,
+        seeds: int | None = None,
+    ) -> Grid:
+        return cls(scale, data or SCALES[scale].data, pair, pair_data, depths, seeds)
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """Of the models that are trained, in rising order."""
+        return tuple(d for d in self.s.depths if self.only_depths is None or d in self.only_depths)
+
+    @property
+    def all_depths(self) -> Grid:
+        """The same with every depth of the scale: what a claim about depth is decided on."""
+        return replace(self, only_depths=None)
 
     @property
     def s(self) -> Scale:
@@ -71,16 +104,13 @@ class Grid:
         """The paper's 4/255, or the budget in its place."""
         return self.eps[4]
 
-    @property
-    def depths(self) -> tuple[int, ...]:
-        return self.s.depths
-
     def printed(self, value: float | None) -> float | None:
         """A number of the paper about CIFAR-10, where this is its experiment: not on other data, nor at the smoke scale."""
         return value if self.scale != "smoke" and self.data == "cifar10" else None
 
     def seeds(self, depth: int = 1) -> range:
-        return range(self.s.seeds_at(depth))
+        own = self.s.seeds_at(depth)
+        return range(own if self.most_seeds is None else min(own, self.most_seeds))
 
     # --------------------------------------------------------------------------------------------- models
 
@@ -168,9 +198,19 @@ class Grid:
 
     @property
     def clip_data(self) -> dict[str, str]:
-        """The paper's data sets for CLIP; a surrogate looks at what it has learned from instead."""
-        own = self._pairs
-        return {name: name if self.published else own for name in ("coco", "imagenet")}
+        """The paper's data sets for CLIP, and what is looked at for each: a surrogate at what it has learned from, a pair of
+        the user's own at the data that were named for it."""
+        own = self.pair_data or (None if self.published else self._pairs)
+        return {name: own or name for name in ("coco", "imagenet")}
+
+    def clip_place(self, named: str) -> str:
+        """What a table calls the data that are looked at for one of the paper's sets."""
+        data = self.clip_data[named]
+        return data if data in (named, self.pair_data) else f"{data} in place of {named}"
+
+    def decides_on(self, named: str) -> bool:
+        """Models of the published shape decide what is said of a data set on that data set only; surrogates decide nothing."""
+        return not self.published or self.clip_data[named] == named
 
     @property
     def published(self) -> bool:
@@ -197,9 +237,9 @@ class Grid:
         return [self.clip(seed, variant, vision) for seed in self.clip_seeds]
 
     def clip_images(self, of: Model, data: str, n: int | None = None) -> Images:
-        size = of.grid[0] if data in CATALOG and CATALOG[data].resizable else None
-        n = n or self.s.eval_images or CLIP_IMAGES
-        return Images(data=data, n=n, size=size if size != entry_of(data).size else None)
+        """Brought to the size that the model takes, where they can be."""
+        entry, n = entry_of(data), n or self.s.eval_images or CLIP_IMAGES
+        return Images(data=data, n=n, size=of.grid[0] if entry.resizable and of.grid[0] != entry.size else None)
 
     def clip_widths(self) -> tuple[int, ...]:
         """Of patches: for images of 224 pixels, else those of the scale."""
@@ -305,10 +345,10 @@ def clip_series(grid: Grid, data: str, ask: AskClip, values: Values, n: int | No
 def clip_lines(
     grid: Grid, attacks: dict[Tick, Attack], readings: tuple[str, ...], reference: str | None = None
 ) -> list[Line]:
-    """Both models and their difference on the paper's data sets, or on what the surrogates learned from."""
+    """Both models and their difference on the paper's data sets, or on what is looked at in their place."""
     table: list[Line] = []
     for named, data in grid.clip_data.items():
-        where = named if named == data else f"{data} in place of {named}"
+        where = grid.clip_place(named)
         for tick, attack in attacks.items():
             for reading in readings:
                 both = clip_series(grid, data, clips_under(attack), success(reading))
@@ -317,6 +357,6 @@ def clip_lines(
                     table.append(line(Label(name, where, tick), series, reading, reference=printed))
                 apart = Label("DiffCLIP - CLIP", where, tick)
                 table.append(difference_line(apart, both["DiffCLIP"], both["CLIP"], reading))
-        if not grid.published:
-            break  # surrogates have one data set: once is enough
+        if len(set(grid.clip_data.values())) == 1:
+            break  # one data set in place of both: once is enough
     return table

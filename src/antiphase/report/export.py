@@ -20,7 +20,7 @@ from antiphase import files
 from antiphase.attacks.question import AttackQuestion
 from antiphase.config import Budget
 from antiphase.console import say
-from antiphase.report.numbers import COLUMNS, columns_of, worth_noting
+from antiphase.report.numbers import COLUMNS, attack_text, columns_of, worth_noting
 from antiphase.results.questions import BranchPictureQuestion
 
 Row = dict[str, Any]
@@ -217,7 +217,7 @@ def leaderboard(rows: Sequence[Row]) -> list[Row]:
                 "clean_acc": f"{100 * rates['clean_accuracy']['value']:.2f}",
                 "reported": robust,
                 "autoattack_acc": robust if whole and attack["version"] == "standard" else None,
-                "attack": attack["kind"],
+                "attack": attack_text(attack),
                 "images": rates["clean_accuracy"]["n"],
                 "flags": row["answer"]["flags"],
             }

@@ -55,6 +55,29 @@ def eps_of(row: Row) -> str:
     return f"{row['eps']:g}" if l2 else str(Budget(row["eps"]))
 
 
+def attack_name(attack: Row) -> str:
+    """What a stored attack is called: one step of PGD from the image itself is FGSM."""
+    one_step = attack["kind"] == "PGD" and attack["steps"] == 1 and not attack.get("random_start", True)
+    return "FGSM" if one_step else str(attack["kind"])
+
+
+def threat_text(attack: Row) -> str:
+    """Where the perturbation of a stored attack may live; a patch with its width and its place."""
+    within = attack.get("within") or {"kind": "its own set"}
+    if within["kind"] != "Patch":
+        return str(within["kind"])
+    places = {"random": "a random place", "attention": "the place that the model attends to most"}
+    place = within["place"]
+    where = places[place] if isinstance(place, str) else f"top {place[0]}, left {place[1]}"
+    return f"a patch of {within['width']} x {within['width']} pixels at {where}"
+
+
+def attack_text(attack: Row) -> str:
+    """The name of a stored attack; a patch attack with the patch."""
+    patch = (attack.get("within") or {}).get("kind") == "Patch"
+    return attack_name(attack) + (f" within {threat_text(attack)}" if patch else "")
+
+
 def number(value: float | None) -> str:
     """Three significant digits; a dash where there is no number."""
     return "-" if value is None else f"{value:.3g}"

@@ -29,7 +29,7 @@ from antiphase.measures.success import accuracy
 from antiphase.models.attention import lambdas
 from antiphase.models.clip import CLIP
 from antiphase.models.clip_config import CLIPConfig
-from antiphase.models.prompts import fill_templates
+from antiphase.models.prompts import as_templates, fill_templates
 from antiphase.models.run import Run
 from antiphase.models.tokenizer import tokens_for, too_long
 from antiphase.models.zero_shot import zero_shot
@@ -54,19 +54,20 @@ def train_clip(
     test_set: ImageSet | PairSet,
     out: Path | str,
     *,
-    templates: tuple[str, ...] = (),
+    templates: str | tuple[str, ...] = (),
     allow: tuple[str, ...] = (),
     device: torch.device | str = "cpu",
     scale: str | None = None,
 ) -> Run:
     """Train a CLIP to the end, or from where the folder stands to the end (training/loop.py)."""
-    task = ContrastiveTask(model_config, config, train_set, test_set, templates, allow)
+    words = as_templates(templates) if templates else ()
+    task = ContrastiveTask(model_config, config, train_set, test_set, words, allow)
     for kind, n in task.skipped.items() if is_main_process() else ():
         console.say(f"{train_set.name}: {n:,} {kind}")
     return train_task(task, out, device=device, scale=scale)
 
 
-def pairs_from_prompts(images: ImageSet, templates: tuple[str, ...]) -> PairSet:
+def pairs_from_prompts(images: ImageSet, templates: str | tuple[str, ...]) -> PairSet:
     """Images with classes as image-caption pairs: the captions of an image are the templates filled with its class."""
     return of_classes(images, [fill_templates(name, templates) for name in images.class_names])
 

@@ -36,6 +36,17 @@ def test_a_run_without_results_gives_a_page_of_commands_and_a_damaged_result_is_
     assert "x.json is damaged" in text
 
 
+def test_a_theory_audit_beside_the_measures_is_no_damaged_result(pair, cli, tmp_path):
+    folders = []
+    for run in pair:
+        folders.append(tmp_path / run.name)
+        shutil.copytree(run.folder, folders[-1], ignore=shutil.ignore_patterns("attacks", "measures", "looks", "evals"))
+    sizes = ("--images", 2, "--probes", 2, "--draws", 2)
+    assert cli("theory", folders[1], "--base", folders[0], *sizes)[0] == 0
+    assert len(list((folders[1] / "measures").glob("*.json"))) == 1
+    assert runs_page(folders).findings == ()
+
+
 def test_other_prompts_are_another_question_and_the_latest_answer_to_each_question_is_shown(pair, comparison, tmp_path):
     run = tmp_path / "it's a$\\x$"
     shutil.copytree(pair[1].folder, run, ignore=shutil.ignore_patterns("attacks", "measures", "looks", "evals"))

@@ -9,7 +9,10 @@ from functools import cache
 from importlib import import_module
 
 from antiphase.config import InputError
+from antiphase.paper.grid import Grid
+from antiphase.paper.questions import OtherEncoder, TrainClip
 from antiphase.paper.study import Study
+from antiphase.scales import ScaleName
 
 FILES = (  # in this order each study trains what the later ones share
     "table1",
@@ -35,6 +38,9 @@ FILES = (  # in this order each study trains what the later ones share
     "clip_ablation",
     "clip_quality",
 )
+
+
+NO_SURROGATES: tuple[ScaleName, ...] = ("cpu", "desk")  # `smoke` takes seconds, at `paper` nothing stands in
 
 
 @cache
@@ -67,3 +73,20 @@ def chosen(names: Sequence[str]) -> list[Study]:
         for one in known if word == "all" else several.get(word, (word,)):
             wanted[one] = known[one]
     return list(wanted.values())
+
+
+def to_run(names: Sequence[str], grid: Grid, *, surrogates: bool = False) -> tuple[list[Study], list[Study]]:
+    """The studies that `run` does, and those that it leaves out: surrogates decide no claim and take long, so a study that
+    trains them is part of `all` only if it is named as well, or surrogates are asked for."""
+    wanted = chosen(names)
+    if surrogates or grid.scale not in NO_SURROGATES:
+        return wanted, []
+    by_name = [name for name in names if name.lower() != "all"]
+    named = {study.name for study in chosen(by_name)} if by_name else set()
+    left_out = [study for study in wanted if study.name not in named and _trains_surrogates(study, grid)]
+    return [study for study in wanted if study not in left_out], left_out
+
+
+def _trains_surrogates(study: Study, grid: Grid) -> bool:
+    """With a pair of the user's own a study that takes it trains none."""
+    return any(isinstance(cell, TrainClip | OtherEncoder) for cell in study.cells(grid))

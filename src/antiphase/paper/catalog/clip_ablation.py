@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from antiphase.measures.questions import PredictionQuestion
 from antiphase.measures.seed_intervals import difference
 from antiphase.models.config import Differential
@@ -21,7 +23,7 @@ VISION = {  # of a vision-only DiffCLIP; at lambda_init 1 the official gain woul
 
 def _models(grid: Grid, variant: str) -> list[Model]:
     """All trained here: a given pair has no variants to compare it with."""
-    own = Grid.at(grid.scale, grid.data)
+    own = replace(grid, pair=None, pair_data=None)
     return own.clips("DiffCLIP-dagger", VISION[variant]) if variant in VISION else own.clips(variant)
 
 
@@ -35,7 +37,7 @@ def _accuracy(grid: Grid, variant: str, data: str) -> Series:
 
 
 def _imagenet(grid: Grid) -> str:
-    return Grid.at(grid.scale, grid.data).clip_data["imagenet"]
+    return replace(grid, pair=None, pair_data=None).clip_data["imagenet"]
 
 
 def _sets(grid: Grid) -> list[str]:

@@ -12,9 +12,9 @@ from antiphase.paper.study import SURROGATE, Answers, Label, Line, Study, TableR
 
 
 def _plan(grid: Grid) -> list[tuple[str, Task]]:
-    """The paper's tasks and data sets; of surrogates what they have learned from, and captions they have not seen."""
-    if not grid.published:
-        own = grid.clip_data["imagenet"]
+    """The paper's tasks and data sets; of other pairs what they are looked at on, and captions they have not seen."""
+    own = grid.clip_data["imagenet"]
+    if not grid.published or grid.pair_data is not None:
         captions: list[tuple[str, Task]] = [] if grid.scale == "smoke" else [("flickr8k", "retrieval")]
         classes: tuple[Task, ...] = ("zero-shot", "probe", "few-shot")
         return [*((own, task) for task in classes), *captions]

@@ -38,7 +38,10 @@ def _predictions(attacks: Make, *, equally: bool) -> Callable[[Grid], list[Predi
                 coco, imagenet = (_gap(grid, data, attack, reading) for data in ("coco", "imagenet"))
                 what = f"ASR of DiffCLIP - CLIP, imagenet, {tick.text}"
                 name = f"ASR of DiffCLIP - CLIP + {100 * ALIKE:.0f} points, coco, {tick.text}"
-                listed.append(predict("K9", name, "coco", reading, coco, at_least, threshold=True))
+                if grid.decides_on("coco"):
+                    listed.append(predict("K9", name, "coco", reading, coco, at_least, threshold=True))
+                if not grid.decides_on("imagenet"):
+                    continue
                 if equally:
                     listed += about_equal("K10", what, "imagenet", reading, imagenet)
                 else:

@@ -88,7 +88,7 @@ def _over_the_rest(first: Array, *rest: Array) -> Array:
 
 def _alignment_predictions(grid: Grid) -> list[Prediction]:
     """K8: in DiffCLIP the first layer is opposed most often."""
-    if _depth(grid) < 2:
+    if _depth(grid) < 2 or not grid.decides_on("imagenet"):
         return []
     name, layers = "share of cos < 0 in layer 1 of DiffCLIP - the largest of the others", range(_depth(grid))
     return [

@@ -10,7 +10,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from antiphase.report.figures.series import RATES, curve, number_axis, rate_points
-from antiphase.report.numbers import scaled
+from antiphase.report.numbers import attack_name, attack_text, scaled
 from antiphase.report.theme import LINES, SOFT, colour, legend
 
 Row = dict[str, Any]
@@ -29,7 +29,7 @@ def _distances(cell: Row) -> Figure:
     figure, axis = _axis(cell)
     correct = cell["distances"]["correct"]["found"]["n"]
     points = rate_points([(rate["at"], rate) for rate in cell["distances"]["asr"]])
-    entries = [(curve(axis, points, color=ONE, zorder=3), cell["attack"]["kind"])]
+    entries = [(curve(axis, points, color=ONE, zorder=3), attack_name(cell["attack"]))]
     for (name, part), dashes in zip(cell.get("alone", {}).items(), LINES[1:]):
         alone = [(rate["at"], scaled(rate["value"] or 0, "%"), None) for rate in part["distances"]["asr"]]
         entries.append((curve(axis, alone, color=SOFT, linestyle=dashes, linewidth=1.3), f"{name} alone"))
@@ -57,6 +57,6 @@ def _budgets(cells: list[Row]) -> Figure:
 
 def _axis(cell: Row) -> tuple[Figure, Any]:
     figure, axis = plt.subplots(figsize=(5.6, 3.7), layout="constrained")
-    axis.set_title(f"{cell['run']}, {cell['attack']['kind']}, n = {cell['data']['n']}")
+    axis.set_title(f"{cell['run']}, {attack_text(cell['attack'])}, n = {cell['data']['n']}")
     axis.set_ylim(-2, 102)
     return figure, axis

@@ -14,6 +14,7 @@ from antiphase.measures.stats import Unit
 from antiphase.paper.study import Label, TableRow, Tick
 from antiphase.report.figures.models import AttackedModel, MeasuredModel, sensitivity_figure, success_figure
 from antiphase.report.lens_data import images_and_budgets
+from antiphase.report.numbers import attack_name, attack_text, threat_text
 from antiphase.report.page_parts import Figure, Model, Page, Section, Slot, Table, Value, study_table
 from antiphase.report.pages.cards import accuracy, command, needs_data
 from antiphase.store import read_entry
@@ -124,7 +125,7 @@ def _attacks(runs: list[RunResults]) -> Section:
         attacked = [model for model in every if model.cells]
         data = first["data"]
         within = (first["attack"].get("within") or {}).get("kind", "")
-        title = f"{first['attack']['kind']} on {data['n']} {data['name']} {data['split']} images"
+        title = f"{attack_text(first['attack'])} on {data['n']} {data['name']} {data['split']} images"
         if len({cell["eps"] for _, cell in cells}) > 1:
             parts.append(success_figure(f"attack-{number}-success", title, attacked, question, within))
         parts.append(study_table(f"attack-{number}", title, _lines(attacked), note=question))
@@ -144,9 +145,8 @@ def _question(cell: Row) -> str:
     """The attack, its settings and images, apart from the budget, in words."""
     attack = {k: v for k, v in cell["attack"].items() if k not in ("within", "kind") and v is not None}
     settings = ", ".join(f"{key} {value}" for key, value in attack.items() if isinstance(value, str | int | float))
-    within = cell["attack"].get("within") or {}
     return (
-        f"{cell['attack']['kind']} within {within.get('kind', 'its own set')}: {settings}; protocol {cell['protocol']}, "
+        f"{attack_name(cell['attack'])} within {threat_text(cell['attack'])}: {settings}; protocol {cell['protocol']}, "
         f"{_conditions(cell)}"
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from antiphase.console import stdout
-from antiphase.report.numbers import eps_of, number, with_interval
+from antiphase.report.numbers import attack_name, attack_text, eps_of, number, with_interval
 from antiphase.report.terminal.tables import table
 
 Row = dict[str, Any]
@@ -15,7 +15,7 @@ Row = dict[str, Any]
 def show_attacks(result: Row) -> None:
     first = result["cells"][0]
     title = (
-        f"{first['model']} in {result['run']}: {first['attack']['kind']} on {first['data']['n']} {first['data']['name']} "
+        f"{first['model']} in {result['run']}: {attack_text(first['attack'])} on {first['data']['n']} {first['data']['name']} "
         f"test images, clean accuracy {with_interval(first['rates']['clean_accuracy'])}, 95 % intervals"
     )
     if "distances" in first:
@@ -55,10 +55,10 @@ def _show_distances(title: str, cell: Row) -> None:
 
 def _rows(cell: Row) -> Iterator[tuple[str, str, Row]]:
     """The correct first, with what each of several attacks found alone; apart from them, those wrong already."""
-    for by, part in {cell["attack"]["kind"]: cell, **cell.get("alone", {})}.items():
+    for by, part in {attack_name(cell["attack"]): cell, **cell.get("alone", {})}.items():
         yield by, "correct", part["distances"]["correct"]
     if cell["distances"]["wrong"]["found"]["n"]:
-        yield cell["attack"]["kind"], "wrong", cell["distances"]["wrong"]
+        yield attack_name(cell["attack"]), "wrong", cell["distances"]["wrong"]
 
 
 def _median(estimate: Row) -> str:

@@ -46,6 +46,9 @@ def show_study(result: Row) -> None:
 
 
 def show_run(result: Row) -> None:
+    if result["left_out"]:
+        ask = "--surrogates runs them, and so does naming them; or give a pair of your own with --clip and --diffclip"
+        _print(f"left out, for they train small CLIPs that decide no claim: {', '.join(result['left_out'])} ({ask})")
     if "planned" in result:
         return _show_plan(result)
     for study in result["studies"]:
