@@ -95,7 +95,7 @@ def test_what_is_measured_are_the_models_own_maps(tiles):
     assert not np.allclose(moved.statistics["mass"], clean.statistics["mass"])
 
 
-def test_images_without_boxes_and_layers_without_a_square_of_patches_are_refused(tiles):
+def test_images_without_boxes_and_layers_without_a_square_of_patches_are_refused():
     with pytest.raises(InputError, match="digits has none: use tiles"):
         focus(_model((Softmax(),)), load("digits", "test").subset(2))
     from antiphase.measures.focus import patches_per_side

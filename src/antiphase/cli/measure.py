@@ -46,14 +46,18 @@ EXAMPLES = """\
 @dataclass(frozen=True, kw_only=True)
 class Command(OfRuns):
     run: tyro.conf.Positional[Path]  # folder of a trained run
-    measures: Names = Names()  # lipschitz, alignment, cancellation, lambda, correlation, focus (where the data have boxes);
+    measures: Names = (
+        Names()
+    )  # lipschitz, alignment, cancellation, lambda, correlation, focus (where the data have boxes);
     # none: all of these that there are; by name only: caption-correlation
     base: Path | None = None  # a softmax run: for gamma, and its head pairs as a control of the alignment
     lipschitz: LipschitzQuestion = LipschitzQuestion()
     alignment: AlignmentQuestion = AlignmentQuestion()
     cancellation: CancellationQuestion = CancellationQuestion()
     texts: CaptionCorrelationQuestion = CaptionCorrelationQuestion()
-    captions: str | None = None  # a set of captions or a text file, for caption-correlation; None: those of the training
+    captions: str | None = (
+        None  # a set of captions or a text file, for caption-correlation; None: those of the training
+    )
     estimators: Names = Names("sample")  # of local Lipschitz: sample, power, ascent; the last two come together
     levels: Names = Names("maps")  # where it is measured: maps, branch, block
     readings: Names = Names("R1")  # of alignment: R1 to R8 (R6 as R6-entropy, ...), separated by commas
@@ -125,7 +129,9 @@ def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
             result[name] = lambda_rows(run)
             continue
         if name == CAPTIONS:
-            answer = measure_captions(run, _captions(command, run), replace(command.texts, seed=command.seed), device=device)
+            answer = measure_captions(
+                run, _captions(command, run), replace(command.texts, seed=command.seed), device=device
+            )
             result[CAPTIONS] = [answer.content]
             continue
         assert images is not None
@@ -158,7 +164,9 @@ def _captions(command: Command, run: Run) -> Captions:
     name = command.captions or run.about["data"].get("origin")
     if name is None or not (Path(name).is_file() or is_captioned(name)):
         what = f"{name!r} has none" if name else "this run was converted"
-        raise InputError(f"caption-correlation needs captions, and {what}: name a captioned set or a text file by --captions")
+        raise InputError(
+            f"caption-correlation needs captions, and {what}: name a captioned set or a text file by --captions"
+        )
     if Path(name).is_file() and not is_captioned(name):
         try:
             lines = [line.strip() for line in Path(name).read_text(encoding="utf-8").splitlines()]

@@ -107,7 +107,9 @@ class ImageSet:
     content: str  # digest of what the pixels were read from
     origin: str = ""  # the name or path under which `load` finds it again
     categories: tuple[frozenset[int], ...] | None = None  # every label of each image, where an image has several
-    boxes: tuple[NDArray[np.float64], ...] | None = None  # of each image, around the objects of its label: (k, 4) shares
+    boxes: tuple[NDArray[np.float64], ...] | None = (
+        None  # of each image, around the objects of its label: (k, 4) shares
+    )
     # of the side from the top left corner (top, left, bottom, right), where they are known
 
     def __post_init__(self) -> None:

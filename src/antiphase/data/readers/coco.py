@@ -61,7 +61,7 @@ def load_coco(split: str, folder: Path, size: int) -> ImageSet:
 def _boxes(
     raw: dict[str, Any], images: list[dict[str, Any]], index: dict[str, int], labels: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], ...] | None:
-    """Around the objects of each image's label, as shares of the centre square that is kept of it; None where the file lacks them.
+    """Around the objects of each image's label, as shares of the centre square that is kept; None where the file lacks them.
 
     What lies outside of the square is cut off: an image may be left without a box.
     """

@@ -149,25 +149,33 @@ def _show_caption_correlation(cells: list[Row]) -> None:
             f"{cell['long']} tokens or more; inserted: with a random word of the others",
             ("layer", "captions", "n", *keys.values()),
             (
-                (row["layer"].removesuffix(".attn"), row["perturbation"], str(row["images"]))
-                + tuple(number(row[key]["value"]) for key in keys)
+                (
+                    row["layer"].removesuffix(".attn"),
+                    row["perturbation"],
+                    str(row["images"]),
+                    *(number(row[key]["value"]) for key in keys),
+                )
                 for row in by_layers(cell["layers"])
             ),
         )
 
 
 def _show_focus(cells: list[Row]) -> None:
-    keys = ("mass", "area", "entropy", "negative", "mass_rows", "entropy_rows")
+    keys = ("mass", "area", "entropy", "negative")
     for cell in cells:
         table(
-            f"attention on the object at eps {Budget(cell['eps'])}, n = {cell['data']['n']} images, means: mass = share of the class "
-            "token's positive weight that lies on its box (looking everywhere alike: area), entropy of that row in bits, "
-            "both also as means over all rows; changed: share of predictions",
-            ("layer", "map", "under", "mass", "area", "entropy", "negative", "mass, rows", "entropy, rows", "changed"),
+            f"attention on the object at eps {Budget(cell['eps'])}, n = {cell['data']['n']} images, means: mass = share of the "
+            "class token's positive weight that lies on its box (looking everywhere alike: area), entropy of that row in bits, "
+            "changed: share of predictions (means over all rows: --json or --out)",
+            ("layer", "map", "under", *keys, "changed"),
             (
-                (short(row["layer"]), row["map"], row["perturbation"])
-                + tuple(number(row[key]["value"]) for key in keys)
-                + (percent(row["changed"], 0),)
+                (
+                    short(row["layer"]),
+                    row["map"],
+                    row["perturbation"],
+                    *(number(row[key]["value"]) for key in keys),
+                    percent(row["changed"], 0),
+                )
                 for row in by_layers(cell["layers"])
             ),
         )
