@@ -158,7 +158,7 @@ _PICTURES = replace(
     text_depth=2,
     joint=64,
     epochs=5,
-    lr=1.5e-3,
+    lr=1e-3,
     train_images=12_000,
 )
 _LONGER = replace(_PICTURES, width=128, depth=4, text_width=128, joint=128, epochs=20, train_images=50_000)

@@ -28,13 +28,14 @@ from antiphase.data.readers.cifar import load_cifar10
 from antiphase.data.readers.digits import load_digits
 from antiphase.data.readers.mmvp import Statements
 
-Kind = Literal["one", "beside", "stacked", "apart", "several", "four"]
-KINDS: tuple[Kind, ...] = ("one", "beside", "stacked", "apart", "several", "four")
+Kind = Literal["one", "corner", "beside", "stacked", "apart", "several", "four"]
+KINDS: tuple[Kind, ...] = ("one", "corner", "beside", "stacked", "apart", "several", "four")
 FORMAT = 1  # raised when the same numbers would make other pictures
 OFTEN: tuple[Kind, ...] = (*KINDS, "beside", "stacked")  # how often each is drawn: relations are the hardest to learn
 TRAINING_PAIRS = 100_000  # pictures of the training split; a larger number begins with the same ones
 STATEMENT_PAIRS = 150  # of each category
 HELD_OUT = (3, 5, 7)  # classes so many apart (around the circle of all) stand together in the test split only
+CORNERS = ("top left", "top right", "bottom left", "bottom right")
 COUNTS = ("", "a", "two", "three", "four")
 PLURALS = {"deer": "deer", "six": "sixes"}  # the others end in s
 TEMPLATES = ("a photo of a {}",)  # how one object is captioned, so that class prompts are among the captions
@@ -57,10 +58,13 @@ def _is_held_out(first: int, second: int, classes: int) -> bool:
 
 @cache
 def compositions(kind: Kind, classes: int, split: str) -> tuple[tuple[int, ...], ...]:
-    """The classes of a scene in the order in which it names them; of "several" the class and how many. One object is in both."""
+    """The classes of a scene in the order in which it names them; of "corner" the class and where it is, of "several" the
+    class and how many. One object wherever it is belongs to both splits."""
     test, every = split == "test", range(classes)
     if kind == "one":
         return tuple((a,) for a in every)
+    if kind == "corner":
+        return tuple((a, corner) for a in every for corner in range(4) if ((a + corner) % 5 == 0) == test)
     if kind == "several":
         return tuple((a, count) for a in every for count in (2, 3, 4) if ((a + count) % 5 == 0) == test)
     pairs = [pair for pair in permutations(every, 2) if _is_held_out(*pair, classes) == test]
@@ -73,6 +77,8 @@ def compositions(kind: Kind, classes: int, split: str) -> tuple[tuple[int, ...],
 
 def placements(kind: Kind, composition: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     """The cells that its objects may take, in the order of the composition."""
+    if kind == "corner":
+        return ((composition[1],),)
     if kind == "several":
         return tuple(combinations(range(4), composition[1]))
     places: dict[Kind, tuple[tuple[int, ...], ...]] = {
@@ -90,6 +96,8 @@ def captions(kind: Kind, composition: tuple[int, ...], class_names: tuple[str, .
     if kind == "several":
         name, count = class_names[composition[0]], composition[1]
         return (f"a photo of {COUNTS[count]} {PLURALS.get(name, name + 's')}",)
+    if kind == "corner":
+        return (f"a photo of {_with_article(class_names[composition[0]])} in the {CORNERS[composition[1]]} corner",)
     names = [_with_article(class_names[c]) for c in composition]
     if kind == "one":
         return tuple(
@@ -113,7 +121,7 @@ def _with_article(name: str) -> str:
 
 def scene(kind: Kind, composition: tuple[int, ...], place: tuple[int, ...], class_names: tuple[str, ...]) -> Scene:
     cells = [EMPTY] * 4
-    classes = composition[:1] * composition[1] if kind == "several" else composition
+    classes = composition[:1] * len(place) if kind in ("corner", "several") else composition
     for cell, label in zip(place, classes):
         cells[cell] = label
     return Scene((cells[0], cells[1], cells[2], cells[3]), captions(kind, composition, class_names))

@@ -12,12 +12,12 @@ from antiphase.paper.study import SURROGATE, Answers, Label, Line, Study, TableR
 
 
 def _plan(grid: Grid) -> list[tuple[str, Task]]:
-    """The paper's tasks and data sets; of surrogates what they have learned from, and captions they have not seen."""
+    """The paper's tasks and data sets; of surrogates, which know no captions, what they have learned from (for captions see
+    clip_tiles.py)."""
     if not grid.published:
         own = grid.clip_data["imagenet"]
-        captions: list[tuple[str, Task]] = [] if grid.scale == "smoke" else [("flickr8k", "retrieval")]
         classes: tuple[Task, ...] = ("zero-shot", "probe", "few-shot")
-        return [*((own, task) for task in classes), *captions]
+        return [(own, task) for task in classes]
     shown: list[tuple[str, Task]] = [("imagenet", "zero-shot")]
     shown += [(data, "zero-shot") for data in GROUPS["ood"]]
     shown += [(data, "probe") for data in GROUPS["downstream"]]

@@ -73,6 +73,7 @@ def lines(grid: Grid) -> list[Line]:
 def _focus_lines(grid: Grid, pair: Pair) -> list[Line]:
     cells = {kind: _focus(grid, pair, kind) for kind in MAPS}
     table: list[Line] = []
+    on_object = "attention on the object, class token's row"
 
     def series(kind: bool, column: str, layer: int, which: str, under: str) -> Series:
         return Series(cells[kind], mean_of(column, layer, map=which, perturbation=under))
@@ -82,7 +83,7 @@ def _focus_lines(grid: Grid, pair: Pair) -> list[Line]:
         for kind, name in zip(MAPS, pair.names):
             for which in MAPS[kind]:
                 for column, reading, unit in (
-                    ("mass", "attention on the object, class token's row", "%"),
+                    ("mass", on_object, "%"),
                     ("mass_rows", "attention on the object, mean over rows", "%"),
                     ("entropy", "entropy of the class token's row, bits", ""),
                 ):
@@ -91,15 +92,15 @@ def _focus_lines(grid: Grid, pair: Pair) -> list[Line]:
                         row = series(kind, column, layer, which, under)
                         table.append(line(label, row, reading, unit=unit))  # type: ignore[arg-type]
                 label = Label(f"{name}, pgd - clean", at, pair.where, which)
-                moved = [series(kind, "mass", layer, which, under) for under in ("pgd", "clean")]
-                table.append(difference_line(label, *moved, "attention on the object, class token's row"))
+                attacked, clean = (series(kind, "mass", layer, which, under) for under in ("pgd", "clean"))
+                table.append(difference_line(label, attacked, clean, on_object))
         for under in UNDER:
-            both = [series(kind, "mass", layer, APPLIED[kind], under) for kind in (True, False)]
+            twin, plain = (series(kind, "mass", layer, APPLIED[kind], under) for kind in (True, False))
             label = Label(f"{pair.names[1]} - {pair.names[0]}", at, pair.where, "the map that is applied", under)
-            table.append(difference_line(label, *both, "attention on the object, class token's row"))
-        gained = [series(True, "mass", layer, which, "clean") for which in ("A1 - lambda A2", "A1")]
+            table.append(difference_line(label, twin, plain, on_object))
+        applied, signal = (series(True, "mass", layer, which, "clean") for which in ("A1 - lambda A2", "A1"))
         label = Label(f"{pair.names[1]}, A1 - lambda A2 against A1", at, pair.where, "clean")
-        table.append(difference_line(label, *gained, "attention on the object, class token's row"))
+        table.append(difference_line(label, applied, signal, on_object))
     return table
 
 
