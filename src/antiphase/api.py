@@ -79,7 +79,7 @@ def attack_run(run: RunLike, images: Images | None = None, **flags: Any) -> dict
 
 def measure(run: RunLike, images: Images | None = None, **flags: Any) -> dict[str, Any]:
     """What `antiphase measure` does: `measures` names some of lipschitz, alignment (reading R1), cancellation (with depth),
-    lambda, correlation; by default all that the model has."""
+    lambda, correlation, focus (where images have boxes); by default all that there are. caption-correlation has to be named."""
     return _run("measure", images, flags, run=_folder(run))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from antiphase.scales import ScaleName
@@ -31,6 +31,7 @@ class ClipScale:
     lr: float
     weight_decay: float
     augment: Literal["none", "crop-flip", "resized-crop"]
+    train_images: int | None = None  # None: all, or as many as the scale has of everything
 
 
 CLIP_SCALES: dict[ScaleName, ClipScale] = {
@@ -119,3 +120,59 @@ CLIP_SCALES: dict[ScaleName, ClipScale] = {
         augment="resized-crop",
     ),
 }
+
+
+# ------------------------------------------------------------------------------------------------- tiles
+
+TILES = {"tiles": (64, 8), "tiles-digits": (16, 4)}  # sides of a picture and of a patch, in pixels
+_DIGITS = ClipScale(
+    pairs="tiles-digits",
+    prompts="a",
+    image=16,
+    patch=4,
+    width=32,
+    depth=2,
+    heads=4,
+    text_width=32,
+    text_depth=1,
+    text_heads=4,
+    context=32,
+    tokenizer="clip",
+    joint=32,
+    epochs=3,
+    batch_size=100,
+    micro_batch=None,
+    lr=3e-3,
+    weight_decay=0.1,
+    augment="none",
+    train_images=3_000,
+)
+_PICTURES = replace(
+    _DIGITS,
+    pairs="tiles",
+    image=64,
+    patch=8,
+    width=96,
+    depth=3,
+    text_width=64,
+    text_depth=2,
+    joint=64,
+    epochs=5,
+    lr=1e-3,
+    train_images=12_000,
+)
+_LONGER = replace(_PICTURES, width=128, depth=4, text_width=128, joint=128, epochs=20, train_images=50_000)
+TILE_SCALES: dict[ScaleName, ClipScale] = {  # of a CLIP that learns from tiles: by words, for bytes take far longer
+    "smoke": _DIGITS,
+    "cpu": _PICTURES,
+    "desk": _LONGER,
+    "paper": replace(_LONGER, width=192, depth=6, heads=6, epochs=40, train_images=100_000),
+}
+
+
+def clip_scale(scale: ScaleName, pairs: str | None = None) -> ClipScale:
+    """What a scale fixes where a CLIP learns from these pairs; None: from those of the scale."""
+    if pairs not in TILES:
+        return CLIP_SCALES[scale]
+    image, patch = TILES[pairs]
+    return replace(TILE_SCALES[scale], pairs=pairs, image=image, patch=patch)

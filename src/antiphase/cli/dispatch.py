@@ -108,7 +108,13 @@ def _defaults(module: ModuleType, argv: list[str]) -> Any:
         near = get_close_matches(scale, SCALES, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(SCALES)}"
         raise InputError(f"scale {scale!r} is not known: {hint}")
-    command, file = module.Command.defaults(scale or "smoke"), _value_of("--config", argv)
+    command, file, pairs = (
+        module.Command.defaults(scale or "smoke"),
+        _value_of("--config", argv),
+        _value_of("--pairs", argv),
+    )
+    if pairs and hasattr(command, "with_pairs"):
+        command = command.with_pairs(pairs)
     return command.with_file(Path(file)) if file and hasattr(command, "with_file") else command
 
 

@@ -14,36 +14,50 @@ from antiphase.files import require_folder, require_run
 from antiphase.measures.questions import (
     AlignmentQuestion,
     CancellationQuestion,
+    CaptionCorrelationQuestion,
     CorrelationQuestion,
     DepthQuestion,
+    FocusQuestion,
     LipschitzQuestion,
 )
 from antiphase.scales import SCALES, ScaleName
 from antiphase.store import Question
 
-MEASURE_NAMES = ("lipschitz", "alignment", "cancellation", "lambda", "correlation")
+MEASURE_NAMES = ("lipschitz", "alignment", "cancellation", "lambda", "correlation", "focus", "caption-correlation")
+CAPTIONS = "caption-correlation"  # about texts: it is asked for by name
 OF_TWO = ("alignment", "lambda")  # these need a model with two branches
 OF_PAIRS = ("cancellation", "correlation")  # and these at least two heads
 LEVELS = ("maps", "branch", "block")
 ESTIMATORS = ("sample", "power", "ascent")
 if TYPE_CHECKING:
     from antiphase.data.imageset import ImageSet
+    from antiphase.data.pairs import Captions
+    from antiphase.models.run import Run
 
 EXAMPLES = """\
   antiphase measure runs/diffvit
   antiphase measure runs/diffvit --measures cancellation,correlation --eps 4/255
   antiphase measure runs/diffvit --measures alignment --readings R1,R3,R8 --base runs/vit --out runs/lens
+  antiphase measure runs/tiles --measures focus --eps 1/255
+  antiphase measure runs/diffclip --measures caption-correlation --captions flickr8k --images 200
   antiphase measure runs/vit --measures lipschitz --estimators sample,power,ascent --levels maps,block --images 64 --json"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command(OfRuns):
     run: tyro.conf.Positional[Path]  # folder of a trained run
-    measures: Names = Names()  # lipschitz, alignment, cancellation, lambda, correlation; none: all that the model has
+    measures: Names = (
+        Names()
+    )  # lipschitz, alignment, cancellation, lambda, correlation, focus (where the data have boxes);
+    # none: all of these that there are; by name only: caption-correlation
     base: Path | None = None  # a softmax run: for gamma, and its head pairs as a control of the alignment
     lipschitz: LipschitzQuestion = LipschitzQuestion()
     alignment: AlignmentQuestion = AlignmentQuestion()
     cancellation: CancellationQuestion = CancellationQuestion()
+    texts: CaptionCorrelationQuestion = CaptionCorrelationQuestion()
+    captions: str | None = (
+        None  # a set of captions or a text file, for caption-correlation; None: those of the training
+    )
     estimators: Names = Names("sample")  # of local Lipschitz: sample, power, ascent; the last two come together
     levels: Names = Names("maps")  # where it is measured: maps, branch, block
     readings: Names = Names("R1")  # of alignment: R1 to R8 (R6 as R6-entropy, ...), separated by commas
@@ -74,6 +88,8 @@ class Command(OfRuns):
         seed = self.seed
         if measure == "correlation":
             return [CorrelationQuestion(seed=seed)]
+        if measure == "focus":
+            return [FocusQuestion(eps=self.cancellation.eps, seed=seed)]
         if measure == "cancellation":
             question = replace(self.cancellation, seed=seed)
             return [question, DepthQuestion(perturbations=question.perturbations, eps=question.eps, seed=seed)]
@@ -96,7 +112,7 @@ def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
     from antiphase.measures.alignment import check_reading
     from antiphase.measures.perturbations import check_names
     from antiphase.models.run import Run
-    from antiphase.results.measure import lambda_rows, measure
+    from antiphase.results.measure import lambda_rows, measure, measure_captions
     from antiphase.runtime import pick_device
 
     for reading in command.readings:
@@ -104,12 +120,21 @@ def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
     check_names(command.cancellation.perturbations)
     run, device = Run(folder, command.source.prompts), pick_device(command.device)
     base = None if base_folder is None else Run(base_folder, command.source.prompts)
-    images = images or command.source.choose(run.about, command.seed)
+    wanted = set(command.measures)
+    if images is None and wanted != {CAPTIONS}:
+        images = command.source.choose(run.about, command.seed)
     result: dict[str, Any] = {"run": str(folder), "title": run.config.title, "scale": command.scale}
-    for name in command.measures or _all_of(run.config):
+    for name in command.measures or _all_of(run.config, images):
         if name == "lambda":
             result[name] = lambda_rows(run)
             continue
+        if name == CAPTIONS:
+            answer = measure_captions(
+                run, _captions(command, run), replace(command.texts, seed=command.seed), device=device
+            )
+            result[CAPTIONS] = [answer.content]
+            continue
+        assert images is not None
         for question in command.questions(name):
             second = base if question.takes_base else None
             answer = measure(run, images, question, base=second, device=device)
@@ -121,12 +146,35 @@ def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
     return result
 
 
-def _all_of(config: Any) -> list[str]:
+def _all_of(config: Any, images: ImageSet | None) -> list[str]:
     """Every measure that a model of this shape has: two branches, or at least a pair of heads to stand in for them."""
+    boxes = images is not None and images.boxes is not None
+    names = [name for name in MEASURE_NAMES if name != CAPTIONS and (boxes or name != "focus")]
     if config.is_differential:
-        return list(MEASURE_NAMES)
+        return names
     heads = getattr(config, "vision", config).heads
-    return [m for m in MEASURE_NAMES if m not in OF_TWO and (heads > 1 or m not in OF_PAIRS)]
+    return [m for m in names if m not in OF_TWO and (heads > 1 or m not in OF_PAIRS)]
+
+
+def _captions(command: Command, run: Run) -> Captions:
+    """Of a text file, one per line; else of the test split of a captioned set, by default the one that the run learned from."""
+    from antiphase.data.pair_catalog import is_captioned, load_pairs
+    from antiphase.data.pairs import Captions
+
+    name = command.captions or run.about["data"].get("origin")
+    if name is None or not (Path(name).is_file() or is_captioned(name)):
+        what = f"{name!r} has none" if name else "this run was converted"
+        raise InputError(
+            f"caption-correlation needs captions, and {what}: name a captioned set or a text file by --captions"
+        )
+    if Path(name).is_file() and not is_captioned(name):
+        try:
+            lines = [line.strip() for line in Path(name).read_text(encoding="utf-8").splitlines()]
+        except UnicodeDecodeError:
+            raise InputError(f"{name} is not a text file of captions") from None
+        return Captions(Path(name).name, "all", tuple(filter(None, lines)))
+    pairs = load_pairs(name, "test", root=command.source.data_root)
+    return Captions.of(pairs, command.source.images, command.seed)
 
 
 def show(result: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import tyro
 
 from antiphase.cli.train import ABOUT_A_RUN
-from antiphase.clip_scales import CLIP_SCALES, ClipScale
+from antiphase.clip_scales import ClipScale, clip_scale
 from antiphase.config import InputError, check_fields, from_plain, overlaid, read_yaml
 from antiphase.data.catalog import check_name, entry_of, load
 from antiphase.data.pair_catalog import is_captioned, load_pairs
@@ -31,6 +31,7 @@ EXAMPLES = """\
   antiphase train-clip --out runs/diffclip --variant DiffCLIP --epochs 20
   antiphase train-clip --out runs/c10 --scale cpu --variant DiffCLIP-dagger --init matched
   antiphase train-clip --out runs/half --scale cpu --variant DiffCLIP --attention differential:lambda_init=0.5
+  antiphase train-clip --out runs/tiles --pairs tiles --scale cpu --variant DiffCLIP
   antiphase train-clip --out runs/f8k --pairs flickr8k --image 64 --patch 8 --tokenizer clip --context 77
   antiphase train-clip --out runs/cc3m --scale paper --pairs 'cc3m/*.tar' --allow broken,empty --precision bf16
   torchrun --nproc-per-node 8 -m antiphase train-clip --out runs/cc12m --scale paper --pairs cc12m --variant DiffCLIP"""
@@ -98,7 +99,9 @@ class ClipFlags:
 class PairFlags:
     """Which pairs."""
 
-    pairs: str | None = None  # flickr8k, flickr30k, coco, folder or glob of shards; classes: digits, cifar10, a folder
+    pairs: str | None = (
+        None  # tiles, flickr8k, flickr30k, coco, folder or glob of shards; classes: digits, cifar10, a folder
+    )
     prompts: str = "a"  # captions of an image with a class: paper, a, digit, imagenet80, or a file of templates
     allow: str = ""  # what may be left out, and is counted: missing, empty, broken; and long, which is cut
     data_root: Path | None = None  # where data sets lie; $ANTIPHASE_DATA when not given
@@ -147,14 +150,21 @@ class Command:
 
     @classmethod
     def defaults(cls, scale: ScaleName) -> Command:
-        s = CLIP_SCALES[scale]
+        return cls._at(scale, clip_scale(scale))
+
+    @classmethod
+    def _at(cls, scale: ScaleName, s: ClipScale) -> Command:
         return cls(
             out=tyro.MISSING,
             scale=scale,
-            source=PairFlags(pairs=s.pairs, prompts=s.prompts),
+            source=PairFlags(pairs=s.pairs, prompts=s.prompts, train_images=s.train_images),
             model=ClipFlags.at(s),
             training=ContrastiveConfig.at(s),
         )
+
+    def with_pairs(self, pairs: str) -> Command:
+        """The defaults with the sizes that these pairs need, where they have some of their own (tiles)."""
+        return self._at(self.scale, clip_scale(self.scale, pairs))
 
     def with_file(self, path: Path) -> Command:
         """These defaults with what the file says laid over them."""

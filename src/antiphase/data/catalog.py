@@ -35,11 +35,12 @@ class CatalogEntry:
     downloadable: bool = False
 
 
+CIFAR10_FOLDERS = ("cifar10", "cifar-10-batches-py", "cifar10-*")
 CATALOG: dict[str, CatalogEntry] = {
     "digits": CatalogEntry((), size=8, reader="digits:load_digits", resizable=False),
-    "cifar10": CatalogEntry(
-        ("cifar10", "cifar-10-batches-py", "cifar10-*"), size=32, reader="cifar:load_cifar10", downloadable=True
-    ),
+    "tiles-digits": CatalogEntry((), size=16, reader="tiles:load_tiles_of_digits", resizable=False),
+    "tiles": CatalogEntry(CIFAR10_FOLDERS, size=64, reader="tiles:load_tiles_of_cifar10", resizable=False),
+    "cifar10": CatalogEntry(CIFAR10_FOLDERS, size=32, reader="cifar:load_cifar10", downloadable=True),
     "cifar100": CatalogEntry(
         ("cifar100", "cifar-100-python", "cifar100-*"), size=32, reader="cifar:load_cifar100", downloadable=True
     ),

@@ -107,6 +107,10 @@ class ImageSet:
     content: str  # digest of what the pixels were read from
     origin: str = ""  # the name or path under which `load` finds it again
     categories: tuple[frozenset[int], ...] | None = None  # every label of each image, where an image has several
+    boxes: tuple[NDArray[np.float64], ...] | None = (
+        None  # of each image, around the objects of its label: (k, 4) shares
+    )
+    # of the side from the top left corner (top, left, bottom, right), where they are known
 
     def __post_init__(self) -> None:
         if not len(self.labels):
@@ -171,7 +175,8 @@ class ImageSet:
     def take(self, rows: NDArray[np.int64]) -> ImageSet:
         """The images at these positions, in this order."""
         categories = None if self.categories is None else tuple(self.categories[i] for i in rows)
-        return replace(self, labels=self.labels[rows], ids=self.ids[rows], categories=categories)
+        boxes = None if self.boxes is None else tuple(self.boxes[i] for i in rows)
+        return replace(self, labels=self.labels[rows], ids=self.ids[rows], categories=categories, boxes=boxes)
 
     def with_pixels(self, pixels: Tensor) -> ImageSet:
         """The same images by id and label, with other pixels (n, C, H, W): perturbed ones, for example."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antiphase.config import InputError
-from antiphase.data.catalog import COCO_CAPTIONS, CatalogEntry, find_folder
+from antiphase.data.catalog import CATALOG, COCO_CAPTIONS, CatalogEntry, find_folder
 
 if TYPE_CHECKING:
     from antiphase.data.pairs import PairSet
@@ -21,7 +21,10 @@ PAIR_CATALOG: dict[str, CatalogEntry] = {
     "flickr8k": CatalogEntry(("flickr8k", "Flickr8k", "flickr8k-*"), size=224),
     "flickr30k": CatalogEntry(("flickr30k", "Flickr30k", "flickr30k-*"), size=224),
     "coco": CatalogEntry((COCO_CAPTIONS, "coco", "coco2017", "coco-*"), size=224),
+    "tiles": CATALOG["tiles"],
+    "tiles-digits": CATALOG["tiles-digits"],
 }
+TILES = ("tiles", "tiles-digits")
 SPLITS = ("train", "val", "test", "all")
 
 
@@ -48,14 +51,20 @@ def load_pairs(
     if image_size is not None and image_size < 1:
         raise InputError(f"image_size={image_size} cannot be used: a side has at least one pixel")
     entry = PAIR_CATALOG.get(name)
+    if entry is not None and not entry.resizable and image_size not in (None, entry.size):
+        raise InputError(f"image_size={image_size} cannot be used: {name} images are {entry.size} x {entry.size}")
     size = image_size or (entry.size if entry else 224)
     layout = name if entry else _layout(name)
     if layout is None:
         known = ", ".join(PAIR_CATALOG)
         raise InputError(f"there are no captioned images {name!r}: known are {known}, or a folder or glob of shards")
-    folder = find_folder(name, entry, root) if entry else Path(name)
+    folder = find_folder(name, entry, root) if entry and entry.folders else Path(name)
     label = name if entry else folder.resolve().name
-    if layout == "shards":
+    if name in TILES:
+        from antiphase.data.readers.tiles import load_tile_pairs
+
+        pairs = load_tile_pairs(name, split, folder)
+    elif layout == "shards":
         from antiphase.data.readers.shards import load_shards
 
         pairs = load_shards(label, split, str(folder), size, allow)

@@ -41,6 +41,8 @@ class PairSet:
     content: str  # digest of what the pixels were read from
     origin: str = ""  # the name or path under which `load_pairs` finds it again
     skipped: tuple[tuple[str, int], ...] = ()  # what the user allowed to be left out, and how many of it
+    class_names: tuple[str, ...] = ()  # of the image set of the same name, where the captions speak of its classes
+    templates: tuple[str, ...] = ()  # how they word a class on its own
 
     def __post_init__(self) -> None:
         if not len(self.captions):
@@ -96,6 +98,39 @@ class PairSet:
         for start in range(0, len(self), size):
             rows = np.arange(start, min(start + size, len(self)))
             yield Pairs(self.pixels(rows), [self.captions[i][0] for i in rows], self.ids[rows])
+
+
+@dataclass(frozen=True)
+class Captions:
+    """Texts of their own, for what is asked of a text tower."""
+
+    name: str
+    split: str
+    texts: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.texts:
+            raise InputError(f"{self.name} holds no captions")
+
+    @classmethod
+    def of(cls, pairs: PairSet, n: int | None = None, seed: int = 0) -> Captions:
+        """The first caption of each image, of n images at most."""
+        some = pairs.subset(min(n or len(pairs), len(pairs)), seed)
+        return cls(pairs.name, pairs.split, tuple(texts[0] for texts in some.captions))
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of their images: there are none."""
+        return 0, 0, 0
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with any text."""
+        joined = "\n".join(f"{len(text)} {text}" for text in self.texts)
+        return hashlib.sha256(f"{self.name}/{self.split}/{joined}".encode()).hexdigest()[:16]
 
 
 def of_classes(images: ImageSet, words: Sequence[Sequence[str]]) -> PairSet:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from antiphase.config import InputError, check_fields
 from antiphase.data.catalog import CATALOG, MMVP, entry_of, find_folder
-from antiphase.data.pair_catalog import PAIR_CATALOG, is_captioned
+from antiphase.data.pair_catalog import PAIR_CATALOG, TILES, is_captioned
 from antiphase.store import Question
 
 Task = Literal["zero-shot", "probe", "few-shot", "retrieval", "pairs"]
@@ -94,6 +94,8 @@ def tasks_on(name: str, wanted: tuple[Task, ...], *, text: bool) -> tuple[Task, 
     served = _tasks_served(name)
     if wanted:
         return tuple(task for task in wanted if task in served)
+    if name in TILES:
+        return ("zero-shot", "retrieval", "pairs") if text else ("probe", "few-shot")
     if name in PAIR_CATALOG:  # COCO serves as a set of classes too, but only if asked
         return ("retrieval",)
     usual = ("zero-shot",) if name == "imagenet" else served  # a probe on 1.3 million images only if asked
@@ -108,4 +110,5 @@ def _tasks_served(name: str) -> tuple[Task, ...]:
     if retrieval and name not in CATALOG:
         return retrieval
     classes: tuple[Task, ...] = ("zero-shot", "probe", "few-shot")
-    return (*(classes if "train" in entry_of(name).splits else classes[:1]), *retrieval)
+    statements: tuple[Task, ...] = ("pairs",) if name in TILES else ()
+    return (*(classes if "train" in entry_of(name).splits else classes[:1]), *retrieval, *statements)

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from antiphase.config import InputError
-from antiphase.data.catalog import entry_of, load
+from antiphase.data.catalog import CATALOG, entry_of, find_folder, load
 from antiphase.data.imageset import ImageSet
 from antiphase.data.pair_catalog import load_pairs
 from antiphase.data.pairs import PairSet
-from antiphase.data.readers.mmvp import load_mmvp
-from antiphase.evals.config import GROUPS, MEAN_PER_CLASS, NEED_TEXT, EvalConfig, EvalQuestion, Task, tasks_on
+from antiphase.data.readers.mmvp import Statements, load_mmvp
+from antiphase.evals.config import GROUPS, MEAN_PER_CLASS, NEED_TEXT, PAIRS, EvalConfig, EvalQuestion, Task, tasks_on
 from antiphase.evals.features import Encoder
 from antiphase.evals.few_shot import few_shot_rows
 from antiphase.evals.mmvp import TEMPLATE, statement_rows
@@ -220,16 +220,27 @@ def _cut(run: Run, texts: Sequence[str]) -> tuple[Content, str]:
     return {"captions cut": cut}, f", {cut:,} captions cut to the {run.config.text.context} tokens that the model reads"
 
 
-def _mmvp(evaluation: Evaluation, name: str) -> Content:
-    del name  # there is one such set; it is small and always used whole
-    statements = load_mmvp(root=evaluation.root, image_size=evaluation.run.input_shape[-1])
+def _statements(evaluation: Evaluation, name: str) -> Statements:
+    """Pairs of images and statements; they are few, and always used whole."""
+    if name == PAIRS:
+        return load_mmvp(root=evaluation.root, image_size=evaluation.run.input_shape[-1])
+    from antiphase.data.readers.tiles import load_tile_statements
+
+    entry = CATALOG[name]
+    return load_tile_statements(name, find_folder(name, entry, evaluation.root) if entry.folders else Path(name))
+
+
+def _pairs(evaluation: Evaluation, name: str) -> Content:
+    statements = _statements(evaluation, name)
     images = statements.images
+    check_shape(evaluation.run, images)
+    title = PAIRS if name == PAIRS else "pairs"
     prompted = [TEMPLATE.format(statement) for (statement,) in images.captions]
     cut, note = _cut(evaluation.run, prompted)
 
     def compute(_: Path) -> Content:
         rows = statement_rows(
-            evaluation.encoder.embeddings(images), evaluation.encoder.texts(prompted), statements.categories
+            evaluation.encoder.embeddings(images), evaluation.encoder.texts(prompted), statements.categories, title
         )
         return {"rows": [replace(row, of=row.of + note) for row in rows]}
 
@@ -241,5 +252,5 @@ EVALUATORS: dict[Task, Callable[[Evaluation, str], Content]] = {
     "probe": _probe,
     "few-shot": _few_shot,
     "retrieval": _retrieval,
-    "pairs": _mmvp,
+    "pairs": _pairs,
 }

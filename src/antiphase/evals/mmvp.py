@@ -1,4 +1,7 @@
-"""MMVP-VLM: two images and two statements; a pair is correct only if both are matched. n pairs, E width of the joint space."""
+"""Two images and two statements, as MMVP-VLM has them; a pair is correct only if both are matched.
+
+n pairs, E width of the joint space.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ TEMPLATE = "a photo of {}"  # in front of every statement, as the authors' scrip
 CHANCE = 0.25
 
 
-def statement_rows(images: Tensor, texts: Tensor, categories: Sequence[str]) -> list[Row]:
+def statement_rows(images: Tensor, texts: Tensor, categories: Sequence[str], title: str = "mmvp") -> list[Row]:
     """From (2n, E) images and their statements, neighbours forming a pair, and the category of each pair.
 
-    `mmvp`: each image is nearer to its own statement. `mmvp, by statement`: each statement is nearer to its own image, which is
-    what the authors' script counts. A tie is wrong.
+    `mmvp` (or another title): each image is nearer to its own statement. `mmvp, by statement`: each statement is nearer to its
+    own image, which is what MMVP's authors count. A tie is wrong.
     """
     image, text = (F.normalize(e, dim=-1).reshape(-1, 2, e.shape[-1]) for e in (images, texts))  # (n, 2, E)
     cosine = image @ text.mT  # (n, image, statement)
@@ -28,8 +31,8 @@ def statement_rows(images: Tensor, texts: Tensor, categories: Sequence[str]) -> 
     category = np.asarray(categories)
     rows = []
     for name, correct, what in (
-        ("mmvp", by_image, "both images get their own statement"),
-        ("mmvp, by statement", by_statement, "both statements get their own image"),
+        (title, by_image, "both images get their own statement"),
+        (f"{title}, by statement", by_statement, "both statements get their own image"),
     ):
         each = [
             share(f"{name}: {c}", correct[category == c], f"{what}, of the pairs of this category", chance=CHANCE)

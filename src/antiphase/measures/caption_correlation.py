@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphase.config import InputError
@@ -66,6 +67,12 @@ def caption_correlation(
         )
         for (name, layer), each in parts.items()
     ]
+
+
+def numbers_of(name: str, captions: Sequence[str], clip: CLIP, long: int = LONG) -> NDArray[np.int64]:
+    """Which captions a result named "short", "long, inserted", ... is about."""
+    lengths = np.array([len(encode(text, clip.text.config.tokenizer)) for text in captions])
+    return np.flatnonzero((lengths >= long) == name.startswith("long"))
 
 
 def _tokens(text: str, clip: CLIP) -> Tensor:

@@ -153,6 +153,35 @@ class CorrelationQuestion(Question):
         return Work(per_image=25)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FocusQuestion(_Perturbed):
+    """How much of the attention lies on the object, and how spread out it is, clean and under perturbations of equal size."""
+
+    kind: ClassVar[str] = "focus"
+    perturbations: Names = Names("scrambled,pgd")
+
+    @property
+    def title(self) -> str:
+        return f"focus at {self.eps}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionCorrelationQuestion(Question):
+    """Do the two maps of a text tower look alike on short and long captions, and move alike when a word is inserted?"""
+
+    kind: ClassVar[str] = "caption-correlation"
+    folder: ClassVar[str] = "measures"
+    long: int = 16  # tokens, start and end among them, from which a caption counts as long
+    seed: Suppress[int] = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self, seed=0, long=2)
+
+    @property
+    def title(self) -> str:
+        return "map correlation on captions"
+
+
 # ------------------------------------------------------------------------------------------------- rows of an answer
 
 

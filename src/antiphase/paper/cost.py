@@ -18,6 +18,8 @@ from antiphase.store import BACKWARD
 SECONDS = 1.5e-11  # an operation, on two AVX2 cores of their own; until a finished cell says better
 FULL = {  # images of the train and test split, where all of them are used
     "digits": (1_437, 360),
+    "tiles-digits": (1_437, 360),
+    "tiles": (50_000, 10_000),
     "cifar10": (50_000, 10_000),
     "cifar100": (50_000, 10_000),
     "tiny-imagenet": (100_000, 10_000),

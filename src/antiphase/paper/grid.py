@@ -14,13 +14,13 @@ import numpy as np
 from antiphase.attacks import CW, PGD, AutoAttack, Linf, Patch
 from antiphase.attacks.config import Attack
 from antiphase.attacks.question import AttackQuestion
-from antiphase.clip_scales import CLIP_SCALES
+from antiphase.clip_scales import CLIP_SCALES, TILE_SCALES
 from antiphase.config import Budget, InputError
 from antiphase.data.catalog import entry_of
 from antiphase.measures.crossover import crossover
 from antiphase.measures.seed_intervals import PerSeed, difference
 from antiphase.models.clip_config import VARIANTS, clip_of_sizes
-from antiphase.models.config import Differential, Softmax, ViTConfig
+from antiphase.models.config import Attention, Differential, Softmax, ViTConfig
 from antiphase.paper.contrasts import Series, Values, difference_line, line, success, trained_lines
 from antiphase.paper.questions import Ask, Images, Model, Train, TrainClip, UserClip
 from antiphase.paper.study import FIGURE_ONLY, Answers, Label, Line, Tick
@@ -360,3 +360,32 @@ def clip_lines(
         if len(set(grid.clip_data.values())) == 1:
             break  # one data set in place of both: once is enough
     return table
+
+
+# ------------------------------------------------------------------------------------------------- tiles
+
+
+def tile_clips(
+    grid: Grid, vision: tuple[Attention, ...] = (Softmax(),), text: tuple[Attention, ...] = (Softmax(),)
+) -> list[Model]:
+    """CLIPs that learn from tiles, one per seed: always trained here, whatever pair the user has."""
+    scale = TILE_SCALES[grid.scale]
+    assert scale.pairs is not None
+    model = clip_of_sizes(scale, vision, text)
+    return [
+        TrainClip(
+            model=model,
+            training=ContrastiveConfig.at(scale, seed=seed),
+            pairs=scale.pairs,
+            prompts=scale.prompts,
+            images=scale.train_images,
+        )
+        for seed in grid.seeds()
+    ]
+
+
+def tile_images(grid: Grid, n: int | None = None) -> Images:
+    """Test pictures with one object each, whose class and place are known."""
+    pairs = TILE_SCALES[grid.scale].pairs
+    assert pairs is not None
+    return Images(data=pairs, n=n or grid.s.eval_images)

@@ -11,11 +11,15 @@ import torch
 
 from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
+from antiphase.data.pairs import Captions
 from antiphase.measures.alignment import READINGS, align, controls
 from antiphase.measures.branch_pairs import Alignment, Coupling, gamma
 from antiphase.measures.cancellation import cancellation, over_layers
+from antiphase.measures.caption_correlation import caption_correlation, numbers_of
 from antiphase.measures.common_mode import common_mode
 from antiphase.measures.correlation import MEANING, correlation
+from antiphase.measures.focus import MEANING as FOCUS_MEANING
+from antiphase.measures.focus import focus
 from antiphase.measures.jacobians_forward import map_norms
 from antiphase.measures.lipschitz import LEVELS, l_sample, l_search
 from antiphase.measures.perturbations import PERTURBATIONS
@@ -23,8 +27,10 @@ from antiphase.measures.questions import (
     PAPER_EPS,
     AlignmentQuestion,
     CancellationQuestion,
+    CaptionCorrelationQuestion,
     CorrelationQuestion,
     DepthQuestion,
+    FocusQuestion,
     LipschitzQuestion,
     PredictionQuestion,
 )
@@ -32,6 +38,7 @@ from antiphase.measures.residual_stream import block_sigma, propagation
 from antiphase.measures.stats import rate
 from antiphase.measures.success import predictions
 from antiphase.models.attention import lambda_parts, lambdas
+from antiphase.models.clip import CLIP
 from antiphase.models.run import Run, check_baseline
 from antiphase.store import Content, Entry, Question
 
@@ -56,6 +63,29 @@ def measure(
         return MEASURES[type(question)](run, images, question, base, device)
 
     return run.answer_on(question, images, compute, base=base)
+
+
+def measure_captions(
+    run: Run, captions: Captions, question: CaptionCorrelationQuestion, *, device: Device = "cpu"
+) -> Entry:
+    """The maps of the text tower on captions (C1 on texts); kept like every other answer."""
+
+    def compute(_: Path) -> Content:
+        clip = run.model(device)
+        if not isinstance(clip, CLIP):
+            raise InputError(f"{run.folder} is a {run.config.title}, which has no text tower: it reads no captions")
+        texts, long = captions.texts, question.long
+        layers = caption_correlation(clip, texts, long=long, seed=question.seed)
+        about = [(layer, numbers_of(layer.perturbation, texts, clip, long)) for layer in layers]
+        return {
+            "coupling": "branches",
+            "meaning": MEANING,
+            "long": long,
+            "layers": [layer.summary() for layer in layers],
+            "rows": columns(row for layer, numbers in about for row in layer.rows(numbers)),
+        }
+
+    return run.answer(question, captions, compute, words={})
 
 
 def columns(rows: Iterable[dict[str, Any]]) -> dict[str, list[Any]]:
@@ -161,6 +191,19 @@ def _correlation(run: Run, images: ImageSet, question: CorrelationQuestion, _: R
     }
 
 
+def _focus(run: Run, images: ImageSet, question: FocusQuestion, _: Run | None, device: Device) -> Content:
+    """Attention on the object's box and its entropy, clean and under perturbations of equal size."""
+    eps = float(question.eps)
+    sizes: dict[str, Any] = {"perturbations": question.perturbations, "eps": eps, "seed": question.seed}
+    layers = focus(run.classifier_for(images, device), images, device=device, **sizes)
+    return {
+        "eps": eps,
+        "meaning": FOCUS_MEANING,
+        "layers": [layer.summary() for layer in layers],
+        "rows": columns(row for layer in layers for row in layer.rows(images.ids)),
+    }
+
+
 MEASURES: dict[type[Question], Callable[[Run, ImageSet, Any, Run | None, Device], Content]] = {
     PredictionQuestion: _predictions,
     LipschitzQuestion: _lipschitz,
@@ -168,6 +211,7 @@ MEASURES: dict[type[Question], Callable[[Run, ImageSet, Any, Run | None, Device]
     CancellationQuestion: _cancellation,
     DepthQuestion: _depth,
     CorrelationQuestion: _correlation,
+    FocusQuestion: _focus,
 }
 
 

@@ -133,6 +133,8 @@ class ContrastiveTask:
         if isinstance(test, ImageSet):
             prompts = {"class_names": list(test.class_names), "templates": list(self.templates)}
         else:
+            if train.class_names:
+                prompts = {"class_names": list(train.class_names), "templates": list(train.templates)}
             skipped = {"skipped": dict(test.skipped)}
         return {
             "name": train.name,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from antiphase import files
 from antiphase.config import InputError
@@ -43,16 +44,44 @@ def load_coco(split: str, folder: Path, size: int) -> ImageSet:
         raise InputError(f"{table} annotates none of the images in {images_dir}")
     source, content = file_pixels(paths, size, f"coco {split}")
     by_image = [areas[image["id"]] for image in images]
+    labels = np.array([max(sorted(area), key=area.__getitem__) for area in by_image], dtype=np.int64)
     return ImageSet(
         name="coco",
         split=split,
         class_names=tuple(index),
-        labels=np.array([max(sorted(area), key=area.__getitem__) for area in by_image], dtype=np.int64),
+        labels=labels,
         ids=np.arange(len(images)),
         source=source,
         content=content + files.sha256(table),
         categories=tuple(frozenset(area) for area in by_image),
+        boxes=_boxes(raw, images, index, labels),
     )
+
+
+def _boxes(
+    raw: dict[str, Any], images: list[dict[str, Any]], index: dict[str, int], labels: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], ...] | None:
+    """Around the objects of each image's label, as shares of the centre square that is kept; None where the file lacks them.
+
+    What lies outside of the square is cut off: an image may be left without a box.
+    """
+    place = {c["id"]: index[str(c["name"])] for c in raw["categories"]}
+    of_image: dict[int, list[tuple[int, list[float]]]] = defaultdict(list)
+    for annotation in raw["annotations"]:
+        if "bbox" not in annotation:
+            return None
+        of_image[annotation["image_id"]].append((place[annotation["category_id"]], annotation["bbox"]))
+    if not all("width" in image and "height" in image for image in images):
+        return None
+    each = []
+    for image, label in zip(images, labels):
+        own = [box for category, box in of_image[image["id"]] if category == label]
+        x, y, width, height = np.array(own, dtype=np.float64).T
+        side = min(image["width"], image["height"])
+        left, top = x - (image["width"] - side) / 2, y - (image["height"] - side) / 2
+        boxes = np.stack([top, left, top + height, left + width], axis=1).clip(0, side) / side
+        each.append(boxes[(boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])])
+    return tuple(each)
 
 
 def _areas(raw: dict[str, Any]) -> tuple[dict[str, int], dict[int, dict[int, float]]]:

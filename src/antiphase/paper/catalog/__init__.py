@@ -37,6 +37,8 @@ FILES = (  # in this order each study trains what the later ones share
     "clip_fgsm_pgd",
     "clip_ablation",
     "clip_quality",
+    "clip_tiles",
+    "focus",
 )
 
 

@@ -12,12 +12,12 @@ from antiphase.paper.study import SURROGATE, Answers, Label, Line, Study, TableR
 
 
 def _plan(grid: Grid) -> list[tuple[str, Task]]:
-    """The paper's tasks and data sets; of other pairs what they are looked at on, and captions they have not seen."""
+    """The paper's tasks and data sets; of other pairs, which know no captions, what they are looked at on (for captions see
+    clip_tiles.py)."""
     own = grid.clip_data["imagenet"]
     if not grid.published or grid.pair_data is not None:
-        captions: list[tuple[str, Task]] = [] if grid.scale == "smoke" else [("flickr8k", "retrieval")]
         classes: tuple[Task, ...] = ("zero-shot", "probe", "few-shot")
-        return [*((own, task) for task in classes), *captions]
+        return [(own, task) for task in classes]
     shown: list[tuple[str, Task]] = [("imagenet", "zero-shot")]
     shown += [(data, "zero-shot") for data in GROUPS["ood"]]
     shown += [(data, "probe") for data in GROUPS["downstream"]]

@@ -141,6 +141,46 @@ def _show_correlation(cells: list[Row]) -> None:
         )
 
 
+def _show_caption_correlation(cells: list[Row]) -> None:
+    keys = {"pearson": "Pearson", "divergence": "JS bits", "overlap": "top-5", "change_cosine": "cos of changes"}
+    for cell in cells:
+        table(
+            f"correlation of the two maps of the text tower, {cell['data']['n']} captions of {cell['data']['name']}; long: "
+            f"{cell['long']} tokens or more; inserted: with a random word of the others",
+            ("layer", "captions", "n", *keys.values()),
+            (
+                (
+                    row["layer"].removesuffix(".attn"),
+                    row["perturbation"],
+                    str(row["images"]),
+                    *(number(row[key]["value"]) for key in keys),
+                )
+                for row in by_layers(cell["layers"])
+            ),
+        )
+
+
+def _show_focus(cells: list[Row]) -> None:
+    keys = ("mass", "area", "entropy", "negative")
+    for cell in cells:
+        table(
+            f"attention on the object at eps {Budget(cell['eps'])}, n = {cell['data']['n']} images, means: mass = share of the "
+            "class token's positive weight that lies on its box (looking everywhere alike: area), entropy of that row in bits, "
+            "changed: share of predictions (means over all rows: --json or --out)",
+            ("layer", "map", "under", *keys, "changed"),
+            (
+                (
+                    short(row["layer"]),
+                    row["map"],
+                    row["perturbation"],
+                    *(number(row[key]["value"]) for key in keys),
+                    percent(row["changed"], 0),
+                )
+                for row in by_layers(cell["layers"])
+            ),
+        )
+
+
 def _split(row: Row) -> str:
     """The amplification and its two causes."""
     if row["amplification"] is None:
@@ -163,5 +203,7 @@ SHOWN: dict[str, Callable[[Any], None]] = {
     "cancellation": _show_cancellation,
     "depth": _show_depth,
     "correlation": _show_correlation,
+    "focus": _show_focus,
+    "caption-correlation": _show_caption_correlation,
     "lambda": _show_lambda,
 }
