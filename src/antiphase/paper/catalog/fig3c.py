@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from antiphase.measures.bootstrap import log_ratio
-from antiphase.paper.contrasts import Series, distance, line, predict, success
+from antiphase.measures.stats import Array
+from antiphase.paper.contrasts import Series, Values, distance, line, predict, success
 from antiphase.paper.grid import AskVit, Grid, crossover_line, vit_series, vits_under
 from antiphase.paper.study import FIGURE_ONLY, Label, Line, Prediction, Study, Tick
+from antiphase.paper.titles import data_name, depths
+from antiphase.store import Content
 
+RADII = (0.02, 0.04, 0.06, 0.08, 0.1, 0.125, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.25, 1.5, 2, 2.5, 3, 4)  # L2
 QUANTILES = {"median": 0.5, "90 %": 0.9, "95 %": 0.95, "99 %": 0.99, "largest": 1.0}  # the largest is one outlier
 
 
@@ -16,6 +20,31 @@ def _cw(grid: Grid) -> AskVit:
 
 def _distances(grid: Grid, depth: int, quantile: float) -> dict[str, Series]:
     return vit_series(grid, depth, _cw(grid), distance, quantile)
+
+
+def fooled_within(radius: float) -> Values:
+    """Of images first correct, those that a perturbation no larger than this fools."""
+
+    def values(content: Content) -> tuple[Array, Array]:
+        size, correct = distance(content)
+        return (size <= radius) * correct, correct
+
+    return values
+
+
+def _radius_lines(grid: Grid) -> list[Line]:
+    """Attack success as a function of the L2 radius, at every depth: what the paper's panel draws."""
+    return [
+        line(
+            Label(name, f"depth {depth}", Tick.at("L2 radius", radius)),
+            series,
+            "share of correct images fooled within an L2 radius",
+            reference=FIGURE_ONLY,
+        )
+        for depth in grid.s.depths
+        for radius in RADII
+        for name, series in vit_series(grid, depth, _cw(grid), fooled_within(radius)).items()
+    ]
 
 
 def lines(grid: Grid) -> list[Line]:
@@ -29,7 +58,8 @@ def lines(grid: Grid) -> list[Line]:
         for name, series in vit_series(grid, depth, _cw(grid), success("asr_correct")).items():
             table.append(line(Label(name, at), series, "share of correct images that CW fools"))
     pairs = [(d["ViT"], d["DiffViT"]) for d in (_distances(grid, depth, 0.5) for depth in grid.s.depths)]
-    return [*table, crossover_line(grid, Label("crossover depth", "CW"), pairs, "- median CW l2")]
+    crossing = crossover_line(grid, Label("crossover depth", "CW"), pairs, "- median CW l2")
+    return [*table, crossing, *_radius_lines(grid)]
 
 
 def predictions(grid: Grid) -> list[Prediction]:
@@ -43,7 +73,10 @@ STUDIES = (
     Study(
         name="fig3c",
         claims=("K5",),
-        title="Figure 3c: the L2 perturbation that Carlini-Wagner needs, against depth",
+        title=lambda grid: (
+            f"Figure 3c: attack success of Carlini-Wagner against its L2 perturbation, {depths(grid.s.depths)}, "
+            f"{data_name(grid.data)}"
+        ),
         question="Does a deeper DiffViT need a larger perturbation?",
         minutes=29.5,
         priced=True,

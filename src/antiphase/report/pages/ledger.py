@@ -125,7 +125,7 @@ def _section(study: Study, grid: Grid, answers: Answers, folder: Path) -> Sectio
     elif not parts:
         parts.append(Slot(study=study.name, command=fill))
     name = f"study-{study.name}"
-    return Section(name=name, title=study.title, note=study.question, parts=tuple(parts), short=study.name)
+    return Section(name=name, title=study.titled(grid), note=study.question, parts=tuple(parts), short=study.name)
 
 
 def _figure(study: Study, grid: Grid, answers: Answers, lines: list[Row]) -> Figure | None:
