@@ -10,7 +10,25 @@ from antiphase.paper.study import FIGURE_ONLY, Label, Line, Prediction, Study, T
 from antiphase.paper.titles import data_name, depths
 from antiphase.store import Content
 
-RADII = (0.02, 0.04, 0.06, 0.08, 0.1, 0.125, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.25, 1.5, 2, 2.5, 3, 4)  # L2
+RADII = (
+    0.02,
+    0.04,
+    0.06,
+    0.08,
+    0.1,
+    0.125,
+    0.15,
+    0.2,
+    0.25,
+    0.3,
+    0.4,
+    0.5,
+    0.6,
+    0.8,
+    1,
+    1.5,
+    2,
+)  # L2, of pixels in [0, 1]
 QUANTILES = {"median": 0.5, "90 %": 0.9, "95 %": 0.95, "99 %": 0.99, "largest": 1.0}  # the largest is one outlier
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
+from matplotlib import colormaps, rcParams
 from matplotlib.colors import LinearSegmentedColormap
 
 from antiphase.config import Budget
@@ -57,7 +57,7 @@ def _panel(axis: Any, when: str, state: Row, tops: Mapping[str, float]) -> None:
         for c, (title, tile) in enumerate(row):
             x, y = c * (SIDE + GAP), r * (SIDE + 3 * GAP)
             axis.imshow(tile, extent=(x, x + SIDE, y + SIDE, y), interpolation="nearest")
-            axis.text(x, y - 2, title, fontsize=9, color=INK)
+            axis.text(x, y - 2, title, fontsize=rcParams["legend.fontsize"], color=INK)
     axis.set_xlim(0, 3 * SIDE + 2 * GAP)
     axis.set_ylim(2 * SIDE + 3 * GAP, -2 * GAP)
     axis.set_axis_off()

@@ -11,6 +11,8 @@ from functools import partial
 from textwrap import fill
 from typing import Any
 
+from matplotlib import rcParams
+
 from antiphase.report.figures.series import curve, number_axis
 from antiphase.report.numbers import scaled
 from antiphase.report.page_parts import Figure, Panel, columns_of_lines
@@ -87,7 +89,7 @@ def _curves(axis: Any, lines: Sequence[Row], places: Places) -> None:
     axis.set_ylabel(unit or "value (no unit)")
     axis.set_title(fill(f"{reading}, difference" if unit == "points" else reading, WIDE))
     if 1 < len(entries) <= 8 or PLAIN not in (name for _, name in entries):
-        legend(axis, entries, fontsize=9)
+        legend(axis, entries)
 
 
 def _dots(axis: Any, lines: Sequence[Row], places: Places) -> None:
@@ -99,7 +101,7 @@ def _dots(axis: Any, lines: Sequence[Row], places: Places) -> None:
         axis.plot(scaled(line["value"], unit), y, style["marker"], color=style["color"], markersize=6)
         if isinstance(line["reference"], float):
             axis.plot(scaled(line["reference"], unit), y, "o", color=INK, markerfacecolor="none", markersize=8)
-    axis.set_yticks(range(len(lines)), [line["label"] for line in lines], fontsize=9)
+    axis.set_yticks(range(len(lines)), [line["label"] for line in lines], fontsize=rcParams["legend.fontsize"])
     axis.invert_yaxis()
     axis.set_title(fill(lines[0]["reading"], WIDE))
     axis.set_xlabel(unit or "value (no unit)")
