@@ -99,6 +99,11 @@ def _after_accuracy(lines: Sequence[Row], readings: Mapping[str, Sequence[Row | 
 
 
 ACCURACY_COLUMNS = tuple(Column(title=split, group="accuracy") for split in ("test", "train"))
+SUBJECTS = {
+    "table1": "Table 1: how strongly the second map is subtracted",
+    "table2": "Table 2: larger images",
+    "table3": "Table 3: adversarial training",
+}
 LAYOUTS: dict[str, Callable[[Sequence[Row]], Layout]] = {"table1": _table1, "table2": _table2, "table3": _table3}
 ACCURACY = ("test_accuracy", "train_accuracy")
 SUCCESS = ("asr_change", "asr_correct", "asr_change, on train images")

@@ -43,6 +43,7 @@ class PaperFigure(NamedTuple):
     title: str
     studies: tuple[str, ...]
     parts: Callable[[Lines], list[Part]]
+    note: str  # how it is to be read
     wide: bool = False
     height: float = 2.45  # inches of a row of panels in print
 
@@ -63,7 +64,7 @@ def paper_figure(figure: PaperFigure, lines: Lines) -> Figure | None:
         alt=_alt(drawn),
         panels=tuple(part.panel for part in parts),
         data=columns_of_lines(drawn, COLUMNS),
-        note=_note(drawn),
+        note=f"{_note(drawn)} {figure.note}",
         wide=figure.wide,
         height=figure.height,
     )
@@ -96,7 +97,7 @@ def _note(lines: Sequence[Row]) -> str:
     stands_in = " SURROGATES: the CLIPs are small models trained here." * any(
         line["note"] == SURROGATE for line in lines
     )
-    return f"Drawn: {'; '.join(readings)}. {', '.join(sizes)}; bands and bars are 95 % intervals.{stands_in}"
+    return f"Drawn: {'; '.join(readings)}. {', '.join(sizes)}.{stands_in}"
 
 
 def _span(numbers: Sequence[int]) -> str:
@@ -149,7 +150,7 @@ def _curves(
         axis.set_xscale("log", base=2)
         number_axis(axis, (line["x"] for line in lines))
     axis.set_ylim(0, 104 if lines[0]["unit"] == "%" else None)
-    axis.set_title(title)
+    axis.set_title(_and_surrogates(title, lines))
     axis.set_xlabel(xlabel)
     axis.set_ylabel(ylabel)
     if thin:
@@ -232,7 +233,8 @@ def _figure6(lines: Lines) -> list[Part]:
         unions = _where(lines[study], "union_change", axis, models)
         gains = _where(lines[study], "union_change - asr_change", axis, models)
         gained = {line["label"]: line["value"] for line in gains}
-        means = [{**u, "value": u["value"] - gained[u["label"]]} for u in unions if u["label"] in gained]
+        several = any(gained.values())  # of one restart a union is its own mean
+        means = [{**u, "value": u["value"] - gained[u["label"]]} for u in unions if several and u["label"] in gained]
         parts.append(_curve_part(f"({letter}) {title}", xlabel, unions, thin=means, ylabel="fooled by any restart (%)"))
     return parts
 
@@ -257,6 +259,11 @@ def _group(line: Row) -> tuple[str, ...]:
     return tuple(detail for detail in line["details"] if not detail.startswith("control"))
 
 
+def _and_surrogates(title: str, lines: Sequence[Row]) -> str:
+    """What is drawn in a panel; small CLIPs trained here are called what they are."""
+    return f"{title} (surrogates)" if any(line["note"] == SURROGATE for line in lines) else title
+
+
 def _layer_axis(axis: Any, slots: Mapping[Slot, float]) -> None:
     """The layer below each slot; below that the depth of the model, and the data set where there are several."""
     axis.set_xticks(list(slots.values()), [f"{layer:g}" for _, layer in slots])
@@ -267,23 +274,25 @@ def _layer_axis(axis: Any, slots: Mapping[Slot, float]) -> None:
     groups: dict[tuple[str, ...], list[float]] = {}
     for (group, _), at in slots.items():
         groups.setdefault(group, []).append(at)
-    names = [("layer", {})]
+    rows: list[tuple[str, dict[float, str]]] = [("layer", {})]  # the words of its ticks stand there already
     if any(groups):
-        names.append(("depth", {group: group[-1].removeprefix("depth ") for group in groups}))
-    data = {
-        name: [x for group, xs in groups.items() if group[:1] == (name,) for x in xs]
-        for name, *_ in filter(None, groups)
-    }
-    for row, (name, texts) in enumerate(names):
-        _below(axis, row, name, 0, "axes fraction", ha="right")
-        for group, text in texts.items():
-            _below(axis, row, text, (groups[group][0] + groups[group][-1]) / 2, "data")
+        depths = {_middle(at): group[-1].removeprefix("depth ") for group, at in groups.items()}
+        rows.append(("depth", depths))
+    data = dict.fromkeys(name for name, *_ in filter(None, groups))
     if len(data) > 1:
-        for name, at in data.items():
-            _below(axis, len(names), data_name(name), (at[0] + at[-1]) / 2, "data", color=INK)
+        spans = {name: [x for group, at in groups.items() if group[0] == name for x in at] for name in data}
+        rows.append(("", {_middle(at): data_name(name) for name, at in spans.items()}))
+    for row, (name, texts) in enumerate(rows):
+        _below(axis, row, name, 0, "axes fraction", ha="right")
+        for x, text in texts.items():
+            _below(axis, row, text, x, "data")
 
 
-def _below(axis: Any, row: int, text: str, x: float, coordinates: str, ha: str = "center", color: str = SOFT) -> None:
+def _middle(at: Sequence[float]) -> float:
+    return (at[0] + at[-1]) / 2
+
+
+def _below(axis: Any, row: int, text: str, x: float, coordinates: str, ha: str = "center") -> None:
     """A word in one of the rows of words below an axis, the first of which is that of its ticks."""
     size = rcParams["xtick.labelsize"]
     points = size if isinstance(size, float | int) else rcParams["font.size"]
@@ -295,7 +304,7 @@ def _below(axis: Any, row: int, text: str, x: float, coordinates: str, ha: str =
         textcoords="offset points",
         ha=ha,
         va="top",
-        color=color,
+        color=SOFT,
         fontsize=points,
         annotation_clip=False,
     )
@@ -358,7 +367,7 @@ def _box_panel(axis: Any, boxes: Sequence[Row], lambdas: Sequence[Row], title: s
             entries.append((drawn["boxes"][0], model))
     axis.set_ylim(bottom=0)
     axis.set_ylabel("local Lipschitz\nestimate L")
-    axis.set_title(title, pad=LEGEND_ROOM * rcParams["font.size"])
+    axis.set_title(_and_surrogates(title, boxes), pad=LEGEND_ROOM * rcParams["font.size"])
     axis.grid(axis="x", visible=False)
     axis.tick_params(labelbottom=False)
     for group in dict.fromkeys(_group(line) for line in lambdas):
@@ -366,7 +375,9 @@ def _box_panel(axis: Any, boxes: Sequence[Row], lambdas: Sequence[Row], title: s
         style = {**look_of(PLACES[mine[0]["model"]]), "linestyle": "-", "markersize": 4, "linewidth": 1.2}
         below.plot([slots[group, line["x"]] for line in mine], [line["value"] for line in mine], **style)
     below.set_ylabel("λ")
-    below.margins(y=0.25)
+    low, high = (f((line["value"] for line in lambdas), default=0.0) for f in (min, max))
+    apart = max(high - low, SMALLEST)  # so that a little is not drawn as much
+    below.set_ylim((low + high - 1.5 * apart) / 2, (low + high + 1.5 * apart) / 2)
     _layer_axis(below, slots)
     entries.append((Line2D([], [], color=INK, linewidth=1.2), "median"))
     entries.append(
@@ -384,6 +395,7 @@ def _split(axis: Any) -> tuple[Any, Any]:
     return above, drawing.add_subplot(lower, sharex=above)
 
 
+SMALLEST = 0.05  # difference of two lambdas that fills the height of its axis
 LEGEND_ROOM = 1.9  # between an axis and its title, in letters: a row of a legend
 
 
@@ -432,7 +444,7 @@ def _bar_panel(axis: Any, lines: Sequence[Row], title: str) -> None:
     axis.set_ylim(0, 108)
     axis.set_yticks((0, 25, 50, 75, 100))
     axis.set_ylabel("opposed (% of\nimages and heads)")
-    axis.set_title(title, pad=LEGEND_ROOM * rcParams["font.size"])
+    axis.set_title(_and_surrogates(title, lines), pad=LEGEND_ROOM * rcParams["font.size"])
     _layer_axis(axis, slots)
     _legend_above(axis, entries)
 
@@ -443,13 +455,22 @@ FIGURES = (
         "Figure 2: attack success of perturbed pixels and of patches",
         ("fig2a", "fig2b", "fig2c", "fig2d"),
         _figure2,
+        note="Bands are 95 % intervals.",
     ),
-    PaperFigure("fig3", "Figure 3: what depth does", ("fig3a", "fig3b", "fig3c", "fig3d"), _figure3),
+    PaperFigure(
+        "fig3",
+        "Figure 3: what depth does",
+        ("fig3a", "fig3b", "fig3c", "fig3d"),
+        _figure3,
+        note="Bands are 95 % intervals; those of (c) are in the table.",
+    ),
     PaperFigure(
         "fig4",
         "Figure 4: sensitivity of the maps layer by layer, and λ",
         ("fig4", "fig4-clip"),
         _figure4,
+        note="Boxes are the quartiles over images, whiskers the 5 % and 95 % quantiles, each a mean over seeds; below, λ after "
+        "training.",
         wide=True,
         height=2.9,
     ),
@@ -458,8 +479,16 @@ FIGURES = (
         "Figure 5: how often the two branches oppose each other",
         ("fig5", "fig5-clip"),
         _figure5,
+        note="Lines on bars are 95 % intervals; hollow marks are controls: the model before training, A1 of a head with A2 of "
+        "the next, and pairs of heads of the softmax model. Dashed: one half.",
         wide=True,
         height=1.85,
     ),
-    PaperFigure("fig6", "Figure 6: attack success with random restarts", ("fig6", "fig6-clip"), _figure6),
+    PaperFigure(
+        "fig6",
+        "Figure 6: attack success with random restarts",
+        ("fig6", "fig6-clip"),
+        _figure6,
+        note="Bands are 95 % intervals.",
+    ),
 )

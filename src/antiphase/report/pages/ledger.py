@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from antiphase.report.figures.paper_figures import FIGURES, PLACES, PaperFigure,
 from antiphase.report.figures.study import study_figure
 from antiphase.report.page_parts import Figure, Model, Page, Section, Slot, Table, study_table
 from antiphase.report.pages.cards import command
-from antiphase.report.paper_tables import paper_table
+from antiphase.report.paper_tables import SUBJECTS, paper_table
 from antiphase.report.sentences import headline
 from antiphase.results.questions import BranchPictureQuestion
 from antiphase.scales import ScaleName
@@ -129,7 +129,7 @@ class Shown:
             return Slot(study=name, command=self.command, why=self.damaged)
         if self.empty:
             return Slot(study=name, command=self.command)
-        title = f"All lines of {name}. {self.title}"
+        title = f"All lines of {name}: {self.title.partition(': ')[2] or self.title}"
         return study_table(name, title, self.lines, note=self.note, failed=self.failed, folded=True)
 
 
@@ -170,7 +170,8 @@ def _figure_section(figure: PaperFigure, shown: dict[str, Shown]) -> Section:
     """The whole figure of the paper, whichever studies it is drawn from, and their lines."""
     of = [shown[name] for name in figure.studies]
     drawn = paper_figure(figure, {one.study.name: one.lines for one in of})
-    parts = [*([] if drawn is None else [drawn]), *(one.rest for one in of)]
+    caption = "; ".join(one.title for one in of if not one.empty)
+    parts = [*([] if drawn is None else [replace(drawn, title=caption)]), *(one.rest for one in of)]
     note = " ".join(one.study.question for one in of)
     return Section(name=f"study-{figure.name}", title=figure.title, note=note, parts=tuple(parts), short=figure.name)
 
@@ -182,9 +183,8 @@ def _section(of: Shown, grid: Grid, answers: Answers) -> Section:
         best = paper_table(study.name, of.title, of.lines) or _figure(study, grid, answers, of.lines)
         parts += [] if best is None else [best]
     parts.append(of.rest)
-    return Section(
-        name=f"study-{study.name}", title=of.title, note=study.question, parts=tuple(parts), short=study.name
-    )
+    title = SUBJECTS.get(study.name, of.title)
+    return Section(name=f"study-{study.name}", title=title, note=study.question, parts=tuple(parts), short=study.name)
 
 
 def _figure(study: Study, grid: Grid, answers: Answers, lines: list[Row]) -> Figure | None:
