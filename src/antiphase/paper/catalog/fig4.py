@@ -139,7 +139,7 @@ STUDIES = (
             f"Figure 4: local Lipschitz of the maps layer by layer, {depths(grid.s.depths)}, {data_names(data_sets(grid))}"
         ),
         question="Is L largest where lambda is large, lower in later layers, and wider spread in the DiffViT?",
-        minutes=18.9,
+        minutes=26.7,
         priced=True,
         lines=lines,
         predictions=predictions,

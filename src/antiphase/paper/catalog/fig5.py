@@ -91,7 +91,8 @@ STUDIES = (
             f"Figure 5: frequency of negative gradient alignment, {depths(grid.s.depths)}, {data_names(data_sets(grid))}"
         ),
         question="Do the input gradients of A1 and A2 oppose each other on more than half of the images, beyond the controls?",
-        minutes=3.0,
+        minutes=33.0,
+        priced=True,
         lines=lines,
         predictions=predictions,
     ),

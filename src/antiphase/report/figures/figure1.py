@@ -49,7 +49,7 @@ def _panel(axis: Any, when: str, state: Row, tops: Mapping[str, float]) -> None:
         "image, 0 to 1": _image(state["pixels"]),
         f"A1, 0 to {100 * tops['A1']:.2g} %": _mapped(state["A1"], colormaps["viridis"], 0, tops["A1"]),
         f"A2, 0 to {100 * tops['A2']:.2g} %": _mapped(state["A2"], colormaps["viridis"], 0, tops["A2"]),
-        f"A1 − {lam:.2f}A2, ±{100 * tops['combined']:.2g} %": _signed(state["combined"], tops["combined"]),
+        f"A1 − {lam:.2f} A2, ±{100 * tops['combined']:.2g} %": _signed(state["combined"], tops["combined"]),
         f"J1, ±{tops['first_direction']:.2g}": _signed(state["first_direction"], tops["first_direction"]),
         f"−λJ2, ±{tops['second_direction']:.2g}": _signed(state["second_direction"], tops["second_direction"]),
     }

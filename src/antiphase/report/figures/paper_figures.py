@@ -261,7 +261,7 @@ def _group(line: Row) -> tuple[str, ...]:
 
 def _and_surrogates(title: str, lines: Sequence[Row]) -> str:
     """What is drawn in a panel; small CLIPs trained here are called what they are."""
-    return f"{title} (surrogates)" if any(line["note"] == SURROGATE for line in lines) else title
+    return f"{title}, surrogates" if any(line["note"] == SURROGATE for line in lines) else title
 
 
 def _layer_axis(axis: Any, slots: Mapping[Slot, float]) -> None:
@@ -479,7 +479,7 @@ FIGURES = (
         "Figure 5: how often the two branches oppose each other",
         ("fig5", "fig5-clip"),
         _figure5,
-        note="Lines on bars are 95 % intervals; hollow marks are controls: the model before training, A1 of a head with A2 of "
+        note="Lines on bars are 95 % intervals; marks are controls: the model before training, A1 of a head with A2 of "
         "the next, and pairs of heads of the softmax model. Dashed: one half.",
         wide=True,
         height=1.85,
