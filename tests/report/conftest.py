@@ -4,6 +4,8 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from antiphase.paper.catalog import studies
+from antiphase.paper.grid import Grid
 from antiphase.paper.study import TableRow
 
 
@@ -25,3 +27,32 @@ def lines():
     )
     diffvit = {"label": "DiffViT, eps 1/255", "model": "DiffViT", "series": "DiffViT"}
     return [asdict(measured), asdict(replace(measured, **diffvit, value=None, note="not run yet"))]
+
+
+def invented_value(line, place):
+    """A number of the size that the line could have, for tests of the layout alone."""
+    if "quantile" in line.reading:
+        return 0.2 + 0.6 * float(line.reading.rsplit(" ", 1)[1])
+    if line.label.tick is not None and line.label.tick.axis == "L2 radius":
+        return min(1.0, line.label.tick.x)
+    return 0.4 + 0.05 * (place % 7) + 0.1 * line.label.model.startswith("Diff")
+
+
+@pytest.fixture(scope="session")
+def invented_tables():
+    """scale -> the tables of the studies that the paper draws or prints, with invented numbers; nothing is run."""
+
+    def tables(scale):
+        grid = Grid.at(scale)
+        made = []
+        for name, study in studies().items():
+            if name.startswith(("table", "fig")) and name != "fig1":
+                rows = []
+                for place, line in enumerate(study.lines(grid)):
+                    value, images = invented_value(line, place), None if line.reading.startswith("lambda") else 512
+                    interval = None if images is None else (max(0.0, value - 0.03), min(1.0, value + 0.03))
+                    rows.append(asdict(line.row(value=value, interval=interval, n=images, seeds=3)))
+                made.append({"name": name, "title": study.titled(grid), "scale": scale, "lines": rows})
+        return made
+
+    return tables

@@ -87,7 +87,7 @@ def run(command: Command) -> dict[str, Any]:
     grid = _grid(command, named, user_clips)
     about: dict[str, Any] = {"action": command.action, "scale": command.scale, "ledger": str(command.ledger)}
     if command.action == "list":
-        return about | {"studies": [_described(study) for study in named]}
+        return about | {"studies": [_described(study, grid) for study in named]}
     if command.action == "run":
         named, left_out = to_run(command.names, grid, surrogates=command.surrogates)
         about["left_out"] = [study.name for study in left_out]
@@ -119,10 +119,10 @@ def _grid(command: Command, named: list[Study], pair: UserPair | None) -> Grid:
     return grid
 
 
-def _described(study: Study) -> dict[str, Any]:
+def _described(study: Study, grid: Grid) -> dict[str, Any]:
     return {
         "name": study.name,
-        "title": study.title,
+        "title": study.titled(grid),
         "question": study.question,
         "claims": list(study.claims),
         "minutes": study.minutes,
@@ -134,14 +134,14 @@ def _described(study: Study) -> dict[str, Any]:
 def _table(study: Study, grid: Grid, answers: Answers) -> dict[str, Any]:
     lines = [asdict(row) for row in study.table(grid, answers)]
     stands_in = any(line["note"] == SURROGATE for line in lines)
-    title = f"{study.title}; SURROGATES: small models trained here" if stands_in else study.title
+    title = study.titled(grid) + "; SURROGATES: small models trained here" * stands_in
     return {"name": study.name, "title": title, "surrogate": stands_in, "scale": grid.scale, "lines": lines}
 
 
 def _shown(study: Study, grid: Grid, answers: Answers) -> dict[str, Any]:
     cells = [{"kind": cell.kind, "title": cell.title, "key": cell.key} for cell in study.cells(grid)]
     listed = [{"claim": c.claim, "part": c.part, "reading": c.reading, "name": c.name} for c in study.predictions(grid)]
-    return _described(study) | {"cells": cells, "contrasts": listed} | _table(study, grid, answers)
+    return _described(study, grid) | {"cells": cells, "contrasts": listed} | _table(study, grid, answers)
 
 
 def _cells(named: list[Study], grid: Grid) -> list[Cell]:

@@ -238,7 +238,7 @@ def ranked_alike(groups: Sequence[tuple[Array, Array]]) -> dict[str, Any]:
     rho = float(sum(np.trace(m) for m in products))
     if orders <= math.factorial(ALL_ORDERS):
         each = [_permuted(m, np.array(list(permutations(range(len(m)))))) for m in products]
-        permuted = sum(np.meshgrid(*each)).ravel()  # every order of one depth with every order of the others
+        permuted = np.sum(np.meshgrid(*each), axis=0).ravel()  # every order of one depth with every order of the others
         counted, more = len(permuted), 0
     else:
         draw = np.random.default_rng([models, DRAWN_ORDERS])

@@ -134,12 +134,12 @@ def distance(content: Content) -> tuple[Array, Array]:
     return AttackAnswer(content).distance, _correct(content)
 
 
-def beyond(radius: float) -> Values:
-    """Of images first correct, those whose smallest perturbation is larger than this; one that was not fooled is among them."""
+def fooled_within(radius: float) -> Values:
+    """Of images first correct, those that a perturbation no larger than this fools."""
 
     def values(content: Content) -> tuple[Array, Array]:
         size, correct = distance(content)
-        return (size > radius) * correct, correct
+        return (size <= radius) * correct, correct
 
     return values
 

@@ -96,6 +96,12 @@ class Label:
         first = self.parts[0] if self.parts else ""
         return first if isinstance(first, str) and first in MODELS else ""
 
+    @property
+    def details(self) -> tuple[str, ...]:
+        """What it says besides its model and its number on the axis, part by part."""
+        words = tuple(part for part in self.parts if isinstance(part, str))
+        return words[1:] if self.model else words
+
 
 @dataclass(frozen=True, kw_only=True)
 class TableRow:
@@ -115,13 +121,15 @@ class TableRow:
     series: str = ""  # the curve that it lies on
     axis: str = ""  # what is along the axis
     x: float | None = None
+    details: tuple[str, ...] = ()  # what else its label says: data, depth, attack, control
 
     @classmethod
     def about(cls, label: Label, reading: str, **fields: Any) -> TableRow:
         """With what a label says of its place in a figure."""
         tick = label.tick
         place: dict[str, Any] = {"model": label.model, "series": label.series, "axis": tick.axis if tick else ""}
-        return cls(label=str(label), reading=reading, x=tick.x if tick else None, **place, **fields)
+        place |= {"x": tick.x if tick else None, "details": label.details}
+        return cls(label=str(label), reading=reading, **place, **fields)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +200,7 @@ def no_predictions(_: Grid) -> list[Prediction]:
 @dataclass(frozen=True, kw_only=True)
 class Study:
     name: str
-    title: str
+    title: str | Callable[[Grid], str]  # made from the grid where it names data, depths, budgets or restarts
     question: str
     lines: Callable[[Grid], Sequence[Line]]
     predictions: Callable[[Grid], list[Prediction]] = no_predictions
@@ -201,6 +209,10 @@ class Study:
     minutes: float  # of two cores at the cpu scale, on an empty ledger: processor time, halved
     priced: bool = False  # from one seed of three; else every cell was run
     clip: bool = False  # takes --clip and --diffclip, and trains surrogates without them
+
+    def titled(self, grid: Grid) -> str:
+        """Its title at a scale."""
+        return self.title if isinstance(self.title, str) else self.title(grid)
 
     def cells(self, grid: Grid) -> list[Cell]:
         """Every cell that its lines and predictions read, what those need, and the witnesses of its claims, in order."""

@@ -1,7 +1,8 @@
 """Results as files for other tools: what an attack or a measure wrote down, and a whole ledger.
 
 An attack: attacks.json, images.jsonl, a figure. Measures: measures.json, the raw rows of each measure, a figure of each.
-A ledger: all rows as CSV and parquet, tables as Markdown and LaTeX, verdicts, a leaderboard entry for each attacked model.
+A ledger: all rows as CSV and parquet; the tables of the paper as matrices in Markdown, LaTeX and HTML and its figures as PDF
+and PNG; every line of every study; verdicts; a leaderboard entry for each attacked model.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,14 @@ from antiphase import files
 from antiphase.attacks.question import AttackQuestion
 from antiphase.config import Budget
 from antiphase.console import say
+from antiphase.report import paper_tables
 from antiphase.report.numbers import COLUMNS, attack_text, columns_of, worth_noting
+from antiphase.report.page_parts import Table, columns_of_lines
+from antiphase.report.paper_tables import as_latex, paper_table
 from antiphase.results.questions import BranchPictureQuestion
 
 Row = dict[str, Any]
-LATEX = str.maketrans({"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "<": "$<$", ">": "$>$", "λ": r"$\lambda$"})
+LINE_COLUMNS = ("study", "label", "reading", "value", "interval", "unit", "n", "seeds", "reference", "text", "note")
 
 
 # ------------------------------------------------------------------------------------------------- an attack
@@ -97,13 +102,16 @@ def _write_parquet(path: Path, table: Any) -> None:
 
 # ------------------------------------------------------------------------------------------------- a ledger
 def write_export(out: Path, rows: Sequence[Row], tables: Sequence[Row], verdicts: Sequence[Row]) -> list[str]:
-    """The files written: every row, every table, every verdict, a leaderboard, and figure 1 where its cell is there."""
+    """The files written: every row, every line, the tables and figures of the paper, every verdict, a leaderboard."""
     flat = [flattened(row) for row in rows]
     names = list(dict.fromkeys(name for row in flat for name in row))
+    matrices = {table["name"]: paper_table(table["name"], table["title"], table["lines"]) for table in tables}
     texts = {
         "rows.csv": _csv(names, flat),
-        "tables.md": "\n".join(markdown(table) for table in tables) + "\n" + _verdict_table(verdicts),
-        "tables.tex": "\n".join(latex(table) for table in tables),
+        "lines.csv": _lines_csv(tables),
+        "tables.md": "\n".join(_text(table, matrices, paper_tables.markdown, markdown) for table in tables)
+        + f"\n{_verdict_table(verdicts)}",
+        "tables.tex": "\n".join(_text(table, matrices, paper_tables.latex, latex) for table in tables),
     }
     for name, text in texts.items():
         files.write_text(out / name, text)
@@ -112,7 +120,45 @@ def write_export(out: Path, rows: Sequence[Row], tables: Sequence[Row], verdicts
     files.write_json(out / "verdicts.json", list(verdicts))
     pictures = [row for row in rows if row["kind"] == BranchPictureQuestion.kind]
     written = [*texts, "rows.parquet", "leaderboard.json", "verdicts.json", *_write_pictures(out, pictures)]
+    written += [*_write_matrices(out, matrices), *_write_paper_figures(out, tables)]
     return [str(out / name) for name in written]
+
+
+def _text(
+    table: Row, matrices: Mapping[str, Table | None], of_matrix: Callable[[Table], str], of_lines: Callable[[Row], str]
+) -> str:
+    """A table of the paper as a matrix, the table of another study line by line."""
+    matrix = matrices[table["name"]]
+    return of_lines(table) if matrix is None else of_matrix(matrix)
+
+
+def _lines_csv(tables: Sequence[Row]) -> str:
+    """Every line of every study, unrounded and under the keys of its readings."""
+    lines = [{**line, "study": table["name"]} for table in tables for line in table["lines"]]
+    columns = columns_of_lines(lines, LINE_COLUMNS)
+    return _csv(list(columns), [dict(zip(columns, values)) for values in zip(*columns.values())])
+
+
+def _write_matrices(out: Path, matrices: Mapping[str, Table | None]) -> list[str]:
+    """table1.md, table1.tex, table1.html and so on; the names of the files."""
+    from antiphase.report.page import write_matrix
+
+    there = {name: matrix for name, matrix in matrices.items() if matrix is not None}
+    return [file for name, matrix in there.items() for file in write_matrix(replace(matrix, name=name), out)]
+
+
+def _write_paper_figures(out: Path, tables: Sequence[Row]) -> list[str]:
+    """fig2.pdf, fig2.png, fig2.csv and so on, as far as their studies have numbers; the names of the files."""
+    from antiphase.report.figures.paper_figures import FIGURES, paper_figure
+    from antiphase.report.figures.render import FORMS, write_figure
+
+    lines, names = {table["name"]: table["lines"] for table in tables}, []
+    for figure in FIGURES:
+        drawn = paper_figure(figure, lines)
+        if drawn is not None:
+            write_figure(replace(drawn, name=figure.name), out)
+            names += [f"{figure.name}.{form}" for form in (*FORMS, "csv")]
+    return names
 
 
 def _write_pictures(out: Path, rows: Sequence[Row]) -> list[str]:
@@ -178,12 +224,13 @@ def _md(texts: Iterable[str]) -> str:
 
 
 def latex(table: Row) -> str:
-    """A `tabular` with its caption."""
-    body = [" & ".join(text.translate(LATEX) for text in texts) + r" \\" for texts in map(columns_of, table["lines"])]
-    head = " & ".join(COLUMNS) + r" \\ \hline"
-    caption = f"{table['title']} (scale {table['scale']})".translate(LATEX)
+    """A `tabular` with its caption and booktabs' rules."""
+    body = [" & ".join(map(as_latex, texts)) + r" \\" for texts in map(columns_of, table["lines"])]
+    head = " & ".join(COLUMNS) + r" \\"
+    caption = as_latex(f"{table['title']} (scale {table['scale']})")
     opening = [r"\begin{table}", rf"\caption{{{caption}}}", rf"\begin{{tabular}}{{l{'r' * (len(COLUMNS) - 1)}}}"]
-    return "\n".join([*opening, head, *body, r"\end{tabular}", r"\end{table}", ""])
+    rules = [r"\toprule", head, r"\midrule", *body, r"\bottomrule"]
+    return "\n".join([*opening, *rules, r"\end{tabular}", r"\end{table}", ""])
 
 
 def _verdict_table(verdicts: Sequence[Row]) -> str:

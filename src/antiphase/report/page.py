@@ -18,10 +18,12 @@ from antiphase.report import theme
 from antiphase.report.figures.contrasts import forest
 from antiphase.report.figures.render import FORMS, svg_of, write_data, write_figure
 from antiphase.report.lens_data import payload, together
-from antiphase.report.page_parts import Figure, Page, Slot, Table
+from antiphase.report.page_parts import Figure, Page, Slot, Table, column_groups
+from antiphase.report.paper_tables import latex, markdown
 from antiphase.report.sentences import MARKS, is_surrogate, reason, sentence, statement
 
 LARGEST = 25_000_000  # bytes of a page that a browser on a small machine still opens
+MATRIX_FORMS = {"md": "Markdown", "tex": "LaTeX", "html": "HTML"}
 LENS = ("lens_maps.js", "lens_draw.js", "lens_card.js", "lens.js")
 
 
@@ -41,21 +43,40 @@ def write_page(page: Page, out: Path) -> Path:
             write_figure(part, out / "data")
         elif isinstance(part, Table):
             write_data(part, out / "data")
+            if part.starts:
+                write_matrix(part, out / "data")
     files.write_text(out / "index.html", html)
     return out / "index.html"
 
 
-def _html(page: Page) -> str:
-    environment = Environment(
+def write_matrix(table: Table, folder: Path) -> list[str]:
+    """NAME.md, NAME.tex and NAME.html: one description, written three times; the names of the files."""
+    texts = {"md": markdown, "tex": latex, "html": table_document}
+    for form in MATRIX_FORMS:
+        files.write_text(folder / f"{table.name}.{form}", texts[form](table))
+    return [f"{table.name}.{form}" for form in MATRIX_FORMS]
+
+
+def table_document(table: Table) -> str:
+    """One table as an HTML document of its own, to be opened or pasted from."""
+    return _environment().get_template("table_document.html").render(table=table, groups=column_groups, places={})
+
+
+def _environment() -> Environment:
+    return Environment(
         loader=PackageLoader("antiphase.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
+
+
+def _html(page: Page) -> str:
+    environment = _environment()
     places = page.places or {model.name: i for i, model in enumerate(page.models)}
     looks, elsewhere = together(page.looks)
     environment.tests.update(
         figure=lambda part: isinstance(part, Figure), table=lambda part: isinstance(part, Table), surrogate=is_surrogate
     )
     environment.filters.update(
-        svg=lambda panel: Markup(svg_of(panel)),
+        svg=lambda panel, wide: Markup(svg_of(panel, wide)),
         forest=lambda verdict: Markup(forest(verdict)),
         sentence=sentence,
         statement=statement,
@@ -66,7 +87,8 @@ def _html(page: Page) -> str:
         places=places,
         marks=MARKS,
         forms=FORMS,
-        groups=_groups,
+        matrix_forms=MATRIX_FORMS,
+        groups=column_groups,
         lens=Markup(_json(payload(looks, places))) if looks else None,
         packed=[cell["packed"] for _, cell in looks],
         left_out=looks[0][1]["left_out"] if looks else [],
@@ -77,17 +99,6 @@ def _html(page: Page) -> str:
         style=Markup(_asset("page.css")),
         script=Markup("\n".join(_asset(name) for name in ("theme.js", *(LENS if looks else ())))),
     )
-
-
-def _groups(table: Table) -> list[tuple[str, str, int]]:
-    """Headings over neighbouring columns: (group, model, how many); none where no column has a group."""
-    groups: list[tuple[str, str, int]] = []
-    for column in table.columns:
-        if groups and groups[-1][0] == column.group:
-            groups[-1] = (*groups[-1][:2], groups[-1][2] + 1)
-        else:
-            groups.append((column.group, column.model, 1))
-    return groups if any(group for group, *_ in groups) else []
 
 
 def _json(value: Any) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from antiphase.measures.stats import Verdict
 from antiphase.report.numbers import columns_of
+from antiphase.report.words import reading_words
 
 Panel = Callable[[Any], None]  # draws on one pair of axes
 
@@ -38,6 +39,8 @@ class Table:
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Value, ...], ...]
+    folded: bool = False  # shown when the reader asks for it
+    starts: tuple[int, ...] = ()  # rows with which a block begins: a rule stands above each
     note: str = ""
     failed: tuple[str, ...] = ()  # cells that have no number, each with its error
     data: Mapping[str, Sequence[Any]] | None = None  # the same numbers unrounded, written as CSV
@@ -51,6 +54,8 @@ class Figure:
     panels: tuple[Panel, ...]
     data: Mapping[str, Sequence[Any]]  # what is drawn, written as CSV
     note: str = ""
+    wide: bool = False  # each panel takes the whole width, for there is much side by side in it
+    height: float = 2.45  # of a row of panels in print, in inches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,15 +102,32 @@ class Page:
 
 
 def study_table(
-    name: str, title: str, lines: Sequence[Mapping[str, Any]], *, note: str = "", failed: Sequence[str] = ()
+    name: str,
+    title: str,
+    lines: Sequence[Mapping[str, Any]],
+    *,
+    note: str = "",
+    failed: Sequence[str] = (),
+    folded: bool = False,
 ) -> Table:
     """Lines of a study (paper/study.py), as mappings: what, the paper's number, ours, its reading, n, seeds, interval, note."""
     rows: list[tuple[str | Value, ...]] = []
     for line in lines:
-        label, reference, ours, interval, reading, n, seeds = columns_of(dict(line))
+        label, reference, ours, interval, _, n, seeds = columns_of(dict(line))
         has_result = line["value"] is not None or bool(line["text"])
         remark = line["note"] if has_result else ""
-        rows.append((label, reference, Value(ours, strong=has_result), reading, n, seeds, interval, remark))
+        rows.append(
+            (
+                label,
+                reference,
+                Value(ours, strong=has_result),
+                reading_words(line["reading"]),
+                n,
+                seeds,
+                interval,
+                remark,
+            )
+        )
     words, keys = (
         ("", "reading", "note"),
         ("label", "reference", "value", "reading", "n", "seeds", "interval", "unit", "text", "note"),
@@ -120,8 +142,20 @@ def study_table(
         rows=tuple(tuple(v if isinstance(v, Value) else Value(v) for v in row) for row in rows),
         note=note,
         failed=tuple(failed),
+        folded=folded,
         data={"ours" if key == "value" else key: column for key, column in columns_of_lines(lines, keys).items()},
     )
+
+
+def column_groups(table: Table) -> list[tuple[str, str, int]]:
+    """Headings over neighbouring columns: (group, model, how many); none where no column has a group."""
+    groups: list[tuple[str, str, int]] = []
+    for column in table.columns:
+        if groups and groups[-1][0] == column.group:
+            groups[-1] = (*groups[-1][:2], groups[-1][2] + 1)
+        else:
+            groups.append((column.group, column.model, 1))
+    return groups if any(group for group, *_ in groups) else []
 
 
 def columns_of_lines(lines: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> dict[str, list[Any]]:

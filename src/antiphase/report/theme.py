@@ -37,6 +37,18 @@ STYLE = {
     "legend.frameon": False,
     "svg.fonttype": "none",
     "svg.hashsalt": "antiphase",  # the same rows give the same bytes
+    "legend.fontsize": 9,
+}
+PRINT = {  # on top of STYLE, for a figure of 180 mm: no letter below 7 points
+    "font.size": 8,
+    "axes.titlesize": 8.5,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "legend.fontsize": 7.5,
+    "axes.linewidth": 0.7,
+    "grid.linewidth": 0.6,
+    "pdf.fonttype": 42,  # letters stay letters
 }
 
 

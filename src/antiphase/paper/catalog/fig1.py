@@ -5,6 +5,7 @@ from __future__ import annotations
 from antiphase.paper.grid import Grid
 from antiphase.paper.questions import Ask
 from antiphase.paper.study import Answers, Label, Line, Study, TableRow
+from antiphase.paper.titles import data_name
 from antiphase.results.questions import BranchPictureQuestion
 
 FIGURES = {
@@ -40,7 +41,9 @@ def lines(grid: Grid) -> list[Line]:
 STUDIES = (
     Study(
         name="fig1",
-        title="Figure 1: maps and branch gradients of one image, clean and under PGD at 4/255",
+        title=lambda grid: (
+            f"Figure 1: maps and branch gradients of one {data_name(grid.data)} image, clean and under PGD at {grid.large}"
+        ),
         question="What do A1, A2, A1 - lambda A2 and the branch gradients of one image look like, clean and attacked?",
         minutes=0.4,
         lines=lines,

@@ -10,6 +10,7 @@ from antiphase.paper.contrasts import ASR, Series, difference_line, line, predic
 from antiphase.paper.grid import VIT_NAMES, Grid
 from antiphase.paper.questions import Ask
 from antiphase.paper.study import FIGURE_ONLY, Label, Line, Prediction, Study, Tick
+from antiphase.paper.titles import budgets, data_names, listed, restarts
 
 Attacks = dict[str | Tick, Attack]  # by what a table calls them
 Make = Callable[[Grid], Attacks]
@@ -120,7 +121,10 @@ STUDIES = (
     Study(
         name="fig2a",
         claims=("K1", "E1"),
-        title="Figure 2a: PGD on ViT and DiffViT of depth 1",
+        title=lambda grid: (
+            f"Figure 2a: PGD at {budgets(grid.eps)} ({restarts(grid.s.pgd_restarts)}) on ViT and DiffViT of depth 1, "
+            f"{data_names(data_sets(grid))}"
+        ),
         question="Is a depth-1 DiffViT easier to fool than its ViT at every budget, and does the gap narrow with more classes?",
         minutes=12.7,
         lines=_lines(pixels, variants),
@@ -129,7 +133,10 @@ STUDIES = (
     Study(
         name="fig2c",
         claims=("K1",),
-        title="Figure 2c: patch attacks on ViT and DiffViT of depth 1",
+        title=lambda grid: (
+            f"Figure 2c: patches {listed(grid.s.patch_widths)} pixels wide on ViT and DiffViT of depth 1, "
+            f"{data_names(data_sets(grid))}"
+        ),
         question="Is a depth-1 DiffViT easier to fool than its ViT by a patch of every width?",
         minutes=4.3,
         lines=_lines(patches),

@@ -9,6 +9,7 @@ from antiphase.measures.seed_intervals import difference, difference_of_gaps
 from antiphase.paper.contrasts import ALIKE, ASR, Series, about_equal, at_least, predict, success
 from antiphase.paper.grid import Grid, clip_lines, clip_series, clips_under
 from antiphase.paper.study import FIGURE_ONLY, Line, Prediction, Study, Tick
+from antiphase.paper.titles import any_restart, budgets, data_names, listed, restarts
 
 UNION = ("union_change", "union_correct")
 Make = Callable[[Grid], dict[Tick, Attack]]
@@ -64,7 +65,10 @@ STUDIES = (
     Study(
         name="fig2b",
         claims=("K9", "K10", "K19"),
-        title="Figure 2b: PGD on CLIP and DiffCLIP",
+        title=lambda grid: (
+            f"Figure 2b: PGD at {budgets(grid.eps)} ({restarts(grid.s.pgd_restarts)}) on CLIP and DiffCLIP, "
+            f"{data_names(grid.clip_data.values())}"
+        ),
         question="Is DiffCLIP easier to fool than CLIP by perturbed pixels?",
         minutes=9.3,
         priced=True,
@@ -75,7 +79,10 @@ STUDIES = (
     Study(
         name="fig2d",
         claims=("K9", "K10", "K19"),
-        title="Figure 2d: patch attacks on CLIP and DiffCLIP",
+        title=lambda grid: (
+            f"Figure 2d: patches {listed(grid.clip_widths())} pixels wide on CLIP and DiffCLIP, "
+            f"{data_names(grid.clip_data.values())}"
+        ),
         question="Is DiffCLIP easier to fool than CLIP by a patch?",
         minutes=7.7,
         priced=True,
@@ -85,7 +92,10 @@ STUDIES = (
     ),
     Study(
         name="fig6-clip",
-        title="Figure 6 for CLIP: the union of three restarts",
+        title=lambda grid: (
+            f"Figure 6 for CLIP: fooled by {any_restart(grid.s.pgd_restarts)} of PGD, "
+            f"{data_names(grid.clip_data.values())}"
+        ),
         question="Do restarts raise attack success on CLIP and DiffCLIP, and does their order stay?",
         minutes=9.3,
         priced=True,

@@ -9,6 +9,7 @@ from antiphase.measures.stats import Array
 from antiphase.paper.contrasts import ASR, Group, Series, along_depth, predict, predict_sum, success
 from antiphase.paper.grid import AskVit, Grid, accuracy_lines, depth_lines, vit_series, vits_under
 from antiphase.paper.study import Prediction, Study
+from antiphase.paper.titles import budgets, data_name, depths, restarts
 
 SATURATED = 0.95
 
@@ -89,7 +90,10 @@ STUDIES = (
     Study(
         name="fig3a",
         claims=("K3", "K4"),
-        title="Figure 3a: PGD against depth",
+        title=lambda grid: (
+            f"Figure 3a: PGD at {budgets((grid.middle, grid.large))} ({restarts(grid.s.pgd_restarts)}) on "
+            f"{depths(grid.depths)}, {data_name(grid.data)}"
+        ),
         question="Does the DiffViT become harder to fool with depth and cross below the ViT, and do both saturate at 4/255?",
         minutes=33.9,
         priced=True,
@@ -99,7 +103,9 @@ STUDIES = (
     Study(
         name="fig3b",
         claims=("K23",),
-        title="Figure 3b: AutoAttack against depth",
+        title=lambda grid: (
+            f"Figure 3b: AutoAttack at {budgets((grid.middle, grid.large))} on {depths(grid.depths)}, {data_name(grid.data)}"
+        ),
         question="Does AutoAttack show the same trend with depth as PGD?",
         minutes=40.5,
         priced=True,

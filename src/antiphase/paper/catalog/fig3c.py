@@ -4,10 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from antiphase.paper.contrasts import Series, along_depth, beyond, distance, line, predict_sum, success
+from antiphase.paper.contrasts import Series, along_depth, distance, fooled_within, line, predict_sum, success
 from antiphase.paper.grid import AskVit, Grid, crossover_line, vit_series, vits_under
 from antiphase.paper.study import FIGURE_ONLY, Answers, Label, Line, Prediction, Study, Tick
+from antiphase.paper.titles import data_name, depths
 
+RADII = (
+    0.02,
+    0.04,
+    0.06,
+    0.08,
+    0.1,
+    0.125,
+    0.15,
+    0.2,
+    0.25,
+    0.3,
+    0.4,
+    0.5,
+    0.6,
+    0.8,
+    1,
+    1.5,
+    2,
+)  # L2, of pixels in [0, 1]
 QUANTILES = {"median": 0.5, "90 %": 0.9, "95 %": 0.95, "99 %": 0.99, "largest": 1.0}  # the largest is one outlier
 
 
@@ -17,6 +37,21 @@ def _cw(grid: Grid) -> AskVit:
 
 def _distances(grid: Grid, depth: int, quantile: float) -> dict[str, Series]:
     return vit_series(grid, depth, _cw(grid), distance, quantile)
+
+
+def _radius_lines(grid: Grid) -> list[Line]:
+    """Attack success as a function of the L2 radius, at every depth: what the paper's panel draws."""
+    return [
+        line(
+            Label(name, f"depth {depth}", Tick.at("L2 radius", radius)),
+            series,
+            "share of correct images fooled within an L2 radius",
+            reference=FIGURE_ONLY,
+        )
+        for depth in grid.depths
+        for radius in RADII
+        for name, series in vit_series(grid, depth, _cw(grid), fooled_within(radius)).items()
+    ]
 
 
 def lines(grid: Grid) -> list[Line]:
@@ -30,7 +65,8 @@ def lines(grid: Grid) -> list[Line]:
         for name, series in vit_series(grid, depth, _cw(grid), success("asr_correct")).items():
             table.append(line(Label(name, at), series, "share of correct images that CW fools"))
     pairs = [(d["ViT"], d["DiffViT"]) for d in (_distances(grid, depth, 0.5) for depth in grid.depths)]
-    return [*table, crossover_line(grid, Label("crossover depth", "CW"), pairs, "- median CW l2")]
+    crossing = crossover_line(grid, Label("crossover depth", "CW"), pairs, "- median CW l2")
+    return [*table, crossing, *_radius_lines(grid)]
 
 
 def _usual_radius(grid: Grid, answers: Answers) -> float:
@@ -41,30 +77,35 @@ def _usual_radius(grid: Grid, answers: Answers) -> float:
     return float(np.quantile(np.concatenate(sizes), 0.5, method="inverted_cdf"))
 
 
-def _survivors(grid: Grid, depth: int) -> Series:
-    """Of the correct images of DiffViTs of a depth, those that are still right where half of the depth-1 models' images fell.
+def _fooled_early(grid: Grid, depth: int) -> Series:
+    """Of the correct images of DiffViTs of a depth, those that fall within the radius at which half fall at depth 1.
 
-    A distance that Carlini-Wagner did not find is censored, not missing: such an image is a survivor.
+    A distance that Carlini-Wagner did not find is censored, not missing: such an image has not fallen.
     """
     cells = _distances(grid, depth, 0.5)["DiffViT"].cells
-    return Series(cells, distance, values_from=lambda answers: beyond(_usual_radius(grid, answers)))
+    return Series(cells, distance, values_from=lambda answers: fooled_within(_usual_radius(grid, answers)))
 
 
 def predictions(grid: Grid) -> list[Prediction]:
-    """K5: the deeper the DiffViT, the more of its images survive the radius at which half fall at depth 1."""
+    """K5: the deeper the DiffViT, the fewer of its images fall within the radius at which half fall at depth 1."""
     deepest = max(grid.depths)
     if deepest == 1:
         return []
-    grown = along_depth(grid.depths, lambda depth: [_survivors(grid, depth)])
-    name = f"rise, from depth 1 to {deepest}, of images of DiffViT that need a larger L2 perturbation than half do at depth 1"
-    return [predict_sum("K5", name, grid.data, "CW l2, censored", grown)]
+    fall = along_depth(grid.depths, lambda depth: [_fooled_early(grid, depth)], sign=-1)
+    name = (
+        f"fall, from depth 1 to {deepest}, of images of DiffViT that the L2 radius fools at which half fall at depth 1"
+    )
+    return [predict_sum("K5", name, grid.data, "CW l2, censored", fall)]
 
 
 STUDIES = (
     Study(
         name="fig3c",
         claims=("K5",),
-        title="Figure 3c: the L2 perturbation that Carlini-Wagner needs, against depth",
+        title=lambda grid: (
+            f"Figure 3c: attack success of Carlini-Wagner against its L2 perturbation, {depths(grid.depths)}, "
+            f"{data_name(grid.data)}"
+        ),
         question="Does a deeper DiffViT need a larger perturbation?",
         minutes=29.5,
         priced=True,

@@ -10,14 +10,16 @@ from antiphase.paper.contrasts import Series, along_depth, line, mean_of, predic
 from antiphase.paper.grid import AskVit, Grid, vit_series
 from antiphase.paper.questions import Ask, Train
 from antiphase.paper.study import FIGURE_ONLY, Label, Line, Prediction, Study, Tick
+from antiphase.paper.titles import data_name, depths
 
 
 def lipschitz(grid: Grid, estimator: Estimator = "sample") -> AskVit:
+    """Asked of a model on images of the data that it was trained on."""
     n = grid.s.measure_images if estimator == "sample" else grid.s.sharp_images
     question = LipschitzQuestion(draws=grid.s.lipschitz_draws, estimator=estimator)
 
     def ask(of: Train) -> Ask:
-        return Ask(of=of, images=grid.test(n), question=question)
+        return Ask(of=of, images=grid.test(n, of.data), question=question)
 
     return ask
 
@@ -66,7 +68,7 @@ STUDIES = (
     Study(
         name="fig3d",
         claims=("K6",),
-        title="Figure 3d: local Lipschitz of the maps against depth",
+        title=lambda grid: f"Figure 3d: local Lipschitz of the maps, {depths(grid.depths)}, {data_name(grid.data)}",
         question="Does the local Lipschitz estimate rise with depth, and is it larger for the DiffViT?",
         minutes=35.2,
         priced=True,

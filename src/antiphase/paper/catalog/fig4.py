@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from antiphase.measures.seed_intervals import log_ratio
 from antiphase.measures.stats import Array, ranked_alike
+from antiphase.paper.catalog.fig2 import data_sets
 from antiphase.paper.catalog.fig3d import lipschitz, sampled
-from antiphase.paper.contrasts import Series, lambdas, line, log_of, over_models, predict_ranks, predict_sum
-from antiphase.paper.grid import Grid, vits
+from antiphase.paper.contrasts import Series, lambdas, line, log_of, mean_of, over_models, predict_ranks, predict_sum
+from antiphase.paper.grid import VIT_NAMES, Grid, vits
+from antiphase.paper.questions import Ask, Model
 from antiphase.paper.study import FIGURE_ONLY, Answers, Label, Line, Prediction, Study, Tick
+from antiphase.paper.titles import data_names, depths
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # the whiskers, the box and the line of a box plot
 
 
 def _moments(grid: Grid, name: str, depth: int) -> list[Series]:
@@ -39,17 +45,41 @@ def _uneven(*means: Array) -> Array:
     return apart
 
 
+def _measured(grid: Grid, data: str, depth: int) -> dict[str, tuple[Ask, ...]]:
+    """Both models at a depth, trained on this data and shown images of it; one cell per seed."""
+    ask, makers = lipschitz(grid), dict(zip(VIT_NAMES, (grid.vit, grid.diffvit)))
+    return {name: tuple(ask(make(s, depth, data=data)) for s in grid.seeds(depth)) for name, make in makers.items()}
+
+
+def shown(grid: Grid) -> list[tuple[str, int]]:
+    """(data, depth): every depth on the main data, depth 1 on the data with more classes, which figure 2 trains anyway."""
+    main, *more = data_sets(grid)
+    return [*((main, depth) for depth in grid.depths), *((data, 1) for data in more)]
+
+
 def lines(grid: Grid) -> list[Line]:
     table: list[Line] = []
-    deep = max(grid.depths)
-    for k in range(deep):
-        for name, series in sampled(grid, deep, k).items():
-            table += box_lines(Label(name, f"depth {deep}", Tick.at("layer", k + 1)), series)
-    cells = vits(grid, deep, lipschitz(grid))["DiffViT"]
-    for k, series in enumerate(lambdas(cells, deep)):
-        label = Label("DiffViT", f"depth {deep}", Tick.at("layer", k + 1))
-        table.append(line(label, series, "lambda", unit=""))
-    return [*table, _ranked(grid)] if deep > 2 else table
+    for data, depth in shown(grid):
+        cells = _measured(grid, data, depth)
+        for k in range(depth):
+            for name, of_seeds in cells.items():
+                label = Label(name, data, f"depth {depth}", Tick.at("layer", k + 1))
+                table += box_lines(label, Series(of_seeds, mean_of("max", k)))
+        for k in range(depth):
+            label = Label("DiffViT", data, f"depth {depth}", Tick.at("layer", k + 1))
+            table.append(lambda_line(label, [cell.of for cell in cells["DiffViT"]], k))
+    return [*table, _ranked(grid)] if max(grid.depths) > 2 else table
+
+
+def lambda_line(label: Label, models: Sequence[Model], layer: int, reading: str = "lambda") -> Line:
+    """lambda of a layer after training, mean over seeds: a number of the model, so there are no images to count."""
+
+    def read(answers: Answers) -> dict[str, Any]:
+        final = [float(answers(model)["lambda"][layer]["lambda"]) for model in models]
+        spread = f"from {min(final):.3f} to {max(final):.3f} over seeds" if len(final) > 1 else ""
+        return {"value": float(np.mean(final)), "seeds": len(final), "note": spread}
+
+    return Line(label=label, reading=reading, cells=tuple(models), read=read, unit="")
 
 
 def _ranked(grid: Grid) -> Line:
@@ -73,7 +103,7 @@ def box_lines(label: Label, series: Series) -> list[Line]:
     """The mean, and the box of a box plot."""
     boxes = [
         line(label, Series(series.cells, series.values, q), f"L-sample of maps, quantile {q}", unit="")
-        for q in (0.25, 0.5, 0.75)
+        for q in QUANTILES
     ]
     return [line(label, series, "L-sample of maps", reference=FIGURE_ONLY, unit=""), *boxes]
 
@@ -118,9 +148,11 @@ STUDIES = (
     Study(
         name="fig4",
         claims=("K7", "K20"),
-        title="Figure 4: local Lipschitz of the maps, layer by layer",
+        title=lambda grid: (
+            f"Figure 4: local Lipschitz of the maps layer by layer, {depths(grid.depths)}, {data_names(data_sets(grid))}"
+        ),
         question="Is L largest where lambda is large, lower in later layers, and wider spread in the DiffViT?",
-        minutes=18.9,
+        minutes=26.7,
         priced=True,
         lines=lines,
         predictions=predictions,

@@ -6,11 +6,12 @@ import numpy as np
 
 from antiphase.measures.questions import AlignmentQuestion, LipschitzQuestion
 from antiphase.measures.stats import Array
-from antiphase.paper.catalog.fig4 import box_lines
-from antiphase.paper.contrasts import PAIRS, Series, lambdas, line, mean_of, negative, predict, undecided
+from antiphase.paper.catalog.fig4 import box_lines, lambda_line
+from antiphase.paper.contrasts import PAIRS, Series, line, mean_of, negative, predict, undecided
 from antiphase.paper.grid import Grid, clips
 from antiphase.paper.questions import Ask, Images, Model
 from antiphase.paper.study import FIGURE_ONLY, Label, Line, Prediction, Study, Tick
+from antiphase.paper.titles import data_name
 
 LARGE = 256  # images of 224 pixels at most: a forward of B/16 takes a second on a CPU
 
@@ -61,8 +62,8 @@ def _lipschitz_lines(grid: Grid) -> list[Line]:
     for k in range(_depth(grid)):
         for name, cells in both.items():
             table += box_lines(Label(name, Tick.at("layer", k + 1)), Series(cells, mean_of("max", k)))
-    for k, series in enumerate(lambdas(both["DiffCLIP"], _depth(grid))):
-        table.append(line(Label("DiffCLIP", Tick.at("layer", k + 1)), series, "lambda", unit=""))
+    models = [cell.of for cell in both["DiffCLIP"]]
+    table += [lambda_line(Label("DiffCLIP", Tick.at("layer", k + 1)), models, k) for k in range(_depth(grid))]
     return table
 
 
@@ -101,7 +102,7 @@ def _alignment_predictions(grid: Grid) -> list[Prediction]:
 STUDIES = (
     Study(
         name="fig4-clip",
-        title="Figure 4 for CLIP: local Lipschitz of the maps, layer by layer",
+        title=lambda grid: f"Figure 4 for CLIP: local Lipschitz of the maps layer by layer, {data_name(_data(grid))}",
         question="How does L change over the layers of CLIP and DiffCLIP, beside lambda?",
         minutes=7.0,
         priced=True,
@@ -111,7 +112,9 @@ STUDIES = (
     Study(
         name="fig5-clip",
         claims=("K8",),
-        title="Figure 5 for DiffCLIP: frequency of opposed changes of the two maps, layer by layer",
+        title=lambda grid: (
+            f"Figure 5 for DiffCLIP: frequency of opposed changes of the two maps, layer by layer, {data_name(_data(grid))}"
+        ),
         question="Are the branches of DiffCLIP opposed most often in its first layer?",
         minutes=7.8,
         priced=True,

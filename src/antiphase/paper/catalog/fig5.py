@@ -4,51 +4,64 @@ from __future__ import annotations
 
 from antiphase.measures.questions import AlignmentQuestion
 from antiphase.measures.stats import Array
+from antiphase.paper.catalog.fig2 import data_sets
+from antiphase.paper.catalog.fig4 import shown
 from antiphase.paper.contrasts import PAIRS, Series, line, mean_of, negative, predict, stacked, undecided
 from antiphase.paper.grid import Grid
 from antiphase.paper.questions import Ask, Train
-from antiphase.paper.study import FIGURE_ONLY, Label, Line, Prediction, Study
+from antiphase.paper.study import FIGURE_ONLY, Label, Line, Prediction, Study, Tick
+from antiphase.paper.titles import data_names, depths
 
 READINGS = ("R1", "R3", "R8")  # Jacobians per head, finite changes, the layer isolated
 DECIDING = ("R1", "R3")  # primary and co-primary
 
 
 def alignment_of(grid: Grid, models: list[Train], reading: str) -> tuple[Ask, ...]:
-    """Depth-1 DiffViTs, each beside the ViT of its seed."""
+    """DiffViTs on images of their own data, each beside the ViT of its seed and depth."""
     question = AlignmentQuestion(reading=reading, probes=grid.s.probes, max_probes=grid.s.max_probes)
-    images = grid.test(grid.s.measure_images)
     return tuple(
-        Ask(of=model, base=grid.vit(model.training.seed), images=images, question=question) for model in models
+        Ask(
+            of=model,
+            base=grid.vit(model.training.seed, model.model.depth, data=model.data),
+            images=grid.test(grid.s.measure_images, model.data),
+            question=question,
+        )
+        for model in models
     )
 
 
-def alignment(grid: Grid, reading: str) -> tuple[Ask, ...]:
-    return alignment_of(grid, [grid.diffvit(seed) for seed in grid.seeds()], reading)
+def alignment(grid: Grid, reading: str, depth: int = 1, data: str | None = None) -> tuple[Ask, ...]:
+    return alignment_of(grid, [grid.diffvit(seed, depth, data=data) for seed in grid.seeds(depth)], reading)
 
 
 def lines(grid: Grid) -> list[Line]:
-    shown = [(f"{reading}: share of cos < 0", reading, negative) for reading in READINGS]
-    shown += [("R2: share of cos < 0, heads together", "R1", stacked)]
-    shown += [("R1: share of undecided signs, left out", "R1", undecided)]
-    shares = [
+    """Every layer at every depth, and at depth 1 on the data with more classes."""
+    return [row for data, depth in shown(grid) for k in range(depth) for row in _layer_lines(grid, data, depth, k)]
+
+
+def _layer_lines(grid: Grid, data: str, depth: int, layer: int) -> list[Line]:
+    shares = [(f"{reading}: share of cos < 0", reading, negative) for reading in READINGS]
+    shares += [("R2: share of cos < 0, heads together", "R1", stacked)]
+    shares += [("R1: share of undecided signs, left out", "R1", undecided)]
+    at = (data, f"depth {depth}", Tick.at("layer", layer + 1))
+    table = [
         line(
-            _label(pairs),
-            Series(alignment(grid, measured), values(pairs)),
+            _label(at, pairs),
+            Series(alignment(grid, measured, depth, data), values(pairs, layer)),
             reading,
             reference=FIGURE_ONLY if pairs == "own" and values is not undecided else None,
         )
-        for reading, measured, values in shown
+        for reading, measured, values in shares
         for pairs in PAIRS
     ]
-    cells = alignment(grid, "R1")
-    means = [
-        line(_label(pairs), Series(cells, mean_of("cos", 0, pairs=pairs)), "R1: mean cos", unit="") for pairs in PAIRS
-    ]
-    return [*shares, *means]
+    for pairs in PAIRS:
+        series = Series(alignment(grid, "R1", depth, data), mean_of("cos", layer, pairs=pairs))
+        table.append(line(_label(at, pairs), series, "R1: mean cos", unit=""))
+    return table
 
 
-def _label(pairs: str) -> Label:
-    return Label("DiffViT", "layer 1") if pairs == "own" else Label(f"control: {pairs}")
+def _label(at: tuple[str | Tick, ...], pairs: str) -> Label:
+    return Label("DiffViT", *at, "" if pairs == "own" else f"control: {pairs}")
 
 
 def _over_half(share: Array) -> Array:
@@ -74,9 +87,12 @@ STUDIES = (
     Study(
         name="fig5",
         claims=("K8",),
-        title="Figure 5: frequency of negative gradient alignment",
+        title=lambda grid: (
+            f"Figure 5: frequency of negative gradient alignment, {depths(grid.depths)}, {data_names(data_sets(grid))}"
+        ),
         question="Do the input gradients of A1 and A2 oppose each other on more than half of the images, beyond the controls?",
-        minutes=3.0,
+        minutes=33.0,
+        priced=True,
         lines=lines,
         predictions=predictions,
     ),

@@ -7,6 +7,7 @@ from antiphase.paper.catalog import fig2, fig3
 from antiphase.paper.contrasts import Group, difference_line, line, predict_sum
 from antiphase.paper.grid import VIT_NAMES, Grid, depth_lines
 from antiphase.paper.study import FIGURE_ONLY, Label, Line, Prediction, Study
+from antiphase.paper.titles import any_restart, data_names
 
 READINGS = {"union_change": "asr_change", "union_correct": "asr_correct"}  # any restart; mean over restarts
 
@@ -51,7 +52,9 @@ STUDIES = (
     Study(
         name="fig6",
         claims=("K11",),
-        title="Figure 6: the union of three restarts",
+        title=lambda grid: (
+            f"Figure 6: fooled by {any_restart(grid.s.pgd_restarts)} of PGD, {data_names(fig2.data_sets(grid))}"
+        ),
         question="Do restarts raise attack success, and do the order of the models and the depth trend stay?",
         minutes=40.2,
         priced=True,

@@ -45,7 +45,7 @@ def _pairs(grid: Grid) -> list[Pair]:
     """ViTs that classify tiles at two depths, and CLIPs: of the published shape on COCO, else surrogates on tiles."""
     listed, on_tiles = [], tile_images(grid, grid.s.measure_images)
     patch, data = PATCH.get(grid.scale), on_tiles.data
-    for depth in grid.s.depths[:2]:
+    for depth in grid.depths[:2]:
         seeds = grid.seeds(depth)
         plain = tuple(grid.vit(seed, depth, data=data, patch=patch) for seed in seeds)
         twins = tuple(grid.diffvit(seed, depth, data=data, patch=patch) for seed in seeds)

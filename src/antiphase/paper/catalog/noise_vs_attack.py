@@ -8,6 +8,7 @@ from antiphase.paper.contrasts import Series, difference_line, lambdas, line, me
 from antiphase.paper.grid import Grid
 from antiphase.paper.questions import Ask
 from antiphase.paper.study import Label, Line, Prediction, Study
+from antiphase.paper.titles import data_name
 
 NOISE = ("uniform", "sign", "gaussian")
 ATTACKS = ("fgsm", "pgd")
@@ -15,12 +16,15 @@ SHOWN = (*NOISE, "scrambled", *ATTACKS, "gaussian16", "blur", "jpeg50")  # scram
 LEVELS = ("maps", "values", "held")
 
 
+def _question(depth: int = 1) -> CancellationQuestion:
+    """At depth 1 under everything; deeper under one noise and one attack, layer by layer."""
+    return CancellationQuestion(perturbations=Names(SHOWN if depth == 1 else ("sign", "pgd")))
+
+
 def cancellation(grid: Grid, depth: int = 1) -> tuple[Ask, ...]:
-    """At depth 1 under everything; at the deepest under one noise and one attack, layer by layer."""
-    question = CancellationQuestion(perturbations=Names(SHOWN if depth == 1 else ("sign", "pgd")))
     images = grid.test(grid.s.measure_images)
     models = [grid.diffvit(seed, depth) for seed in grid.seeds(depth)]
-    return tuple(Ask(of=model, images=images, question=question) for model in models)
+    return tuple(Ask(of=model, images=images, question=_question(depth)) for model in models)
 
 
 def _series(grid: Grid, name: str, statistic: str = "cos", level: str = "maps") -> Series:
@@ -66,7 +70,9 @@ STUDIES = (
         name="noise-vs-attack",
         claims=("E2", "K22"),
         aliases=("x1",),
-        title="X1: changes of A1 and A2 under noise and under attack, 8/255",
+        title=lambda grid: (
+            f"X1: changes of A1 and A2 under noise and under attack of {_question().eps}, {data_name(grid.data)}"
+        ),
         question="Do the two maps move alike under noise (cancelled) and against each other under attack (amplified)?",
         minutes=17.2,
         priced=True,

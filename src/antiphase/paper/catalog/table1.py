@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 from antiphase.measures.seed_intervals import difference
+from antiphase.paper.catalog.fig4 import lambda_line
 from antiphase.paper.contrasts import ASR, Series, line, predict, success, trained_lines
 from antiphase.paper.grid import Grid, OutScale, attack_on
 from antiphase.paper.questions import Ask
-from antiphase.paper.study import Answers, Label, Line, Prediction, Study, Tick
+from antiphase.paper.study import Label, Line, Prediction, Study, Tick
+from antiphase.paper.titles import data_name, restarts
 
 PEAK = 0.8
 LAMBDAS = (0.5, 0.7, 0.8, 0.85, 0.9, 0.95)
@@ -55,19 +56,8 @@ def lines(grid: Grid) -> list[Line]:
             if scale == "official":
                 series = Series(_attacked(grid, lam, scale, "train"), success("asr_change"))
                 table.append(line(label, series, "asr_change, on train images"))
-            table.append(_final_lambda(label, cells))
+            table.append(lambda_line(label, [cell.of for cell in cells], 0, "lambda after training"))
     return table
-
-
-def _final_lambda(label: Label, cells: tuple[Ask, ...]) -> Line:
-    models = tuple(cell.of for cell in cells)
-
-    def read(answers: Answers) -> dict[str, Any]:
-        final = [float(answers(model)["lambda"][0]["lambda"]) for model in models]
-        spread = f"from {min(final):.3f} to {max(final):.3f} over seeds" if len(final) > 1 else ""
-        return {"value": sum(final) / len(final), "seeds": len(final), "note": spread}
-
-    return Line(label=label, reading="lambda after training", cells=models, read=read, unit="")
 
 
 def predictions(grid: Grid) -> list[Prediction]:
@@ -93,7 +83,10 @@ STUDIES = (
     Study(
         name="table1",
         claims=("K2",),
-        title="Table 1: attack success against lambda_init, depth-1 DiffViT, PGD (the paper's at 1/255)",
+        title=lambda grid: (
+            f"Table 1: attack success against lambda_init, DiffViT of depth 1 on {data_name(grid.data)}, "
+            f"PGD at {grid.middle} ({restarts(grid.s.pgd_restarts)})"
+        ),
         question="Does attack success rise to lambda_init 0.8 and fall beyond, and is it the subtraction or the gain?",
         minutes=9.2,
         lines=lines,

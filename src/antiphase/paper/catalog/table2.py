@@ -8,6 +8,7 @@ from antiphase.measures.seed_intervals import difference, difference_of_gaps
 from antiphase.paper.contrasts import ASR, Series, about_equal, difference_line, line, predict, success, trained_lines
 from antiphase.paper.grid import Grid
 from antiphase.paper.study import Label, Line, Prediction, Study, Tick
+from antiphase.paper.titles import data_name, restarts
 
 BUDGETS = ("4/255", "2/255", "1/255", "0.5/255")
 WIDTHS = (8, 4, 2)
@@ -81,7 +82,10 @@ STUDIES = (
     Study(
         name="table2",
         claims=("K18",),
-        title="Table 2: ViT and DiffViT of depth 4 on Tiny ImageNet",
+        title=lambda grid: (
+            f"Table 2: attack success on ViT and DiffViT of depth {_depth(grid)} on {data_name(grid.s.larger_images)}, "
+            f"patches and PGD ({restarts(grid.s.pgd_restarts)})"
+        ),
         question="Is the DiffViT easier to fool on Tiny ImageNet too, most at 1/255, and do both converge at 4/255?",
         minutes=22.8,
         priced=True,

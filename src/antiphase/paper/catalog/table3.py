@@ -8,6 +8,7 @@ from antiphase.paper.contrasts import ALIKE, ASR, Series, at_least, line, predic
 from antiphase.paper.grid import Grid
 from antiphase.paper.questions import Ask, Train
 from antiphase.paper.study import Label, Line, Prediction, Study, Tick
+from antiphase.paper.titles import budgets, data_name
 
 PRINTED = {  # accuracy, then attack success at 0.25, 0.5 and 1 (/255), by the place of the training budget; None: vanilla
     None: (0.8700, 0.3310, 0.6367, 0.8498),
@@ -87,7 +88,9 @@ STUDIES = (
     Study(
         name="table3",
         claims=("K12",),
-        title="Table 3: adversarial training of a depth-1 DiffViT",
+        title=lambda grid: (
+            f"Table 3: adversarial training of a DiffViT of depth 1 on {data_name(grid.data)} at {budgets(_budgets(grid))}"
+        ),
         question="What does adversarial training at 0.25, 0.5 and 1/255 buy at each budget, and what does it cost in accuracy?",
         minutes=16.2,
         priced=True,

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
+from matplotlib import colormaps, rcParams
 from matplotlib.colors import LinearSegmentedColormap
 
 from antiphase.config import Budget
@@ -36,6 +36,7 @@ def figure1(name: str, picture: Row) -> Figure:
         alt=f"{subject}, its maps and gradients. {'. '.join(words)}.",
         panels=tuple(partial(_panel, when=when, state=state, tops=tops) for when, state in states.items()),
         data={"state": list(states), **{key: [state[key] for state in states.values()] for key in numbers}},
+        height=2.75,
         note=f"{subject} under PGD within {Budget(picture['eps'])}. Maps are those of the last layer, mean over heads, from the "
         "class token; J1 and −λJ2 are what each branch gives to the gradient of the loss, of unit length. Both states share a "
         "scale, whose ends stand above each picture; blue is below zero, orange above.",
@@ -57,7 +58,7 @@ def _panel(axis: Any, when: str, state: Row, tops: Mapping[str, float]) -> None:
         for c, (title, tile) in enumerate(row):
             x, y = c * (SIDE + GAP), r * (SIDE + 3 * GAP)
             axis.imshow(tile, extent=(x, x + SIDE, y + SIDE, y), interpolation="nearest")
-            axis.text(x, y - 2, title, fontsize=9, color=INK)
+            axis.text(x, y - 2, title, fontsize=rcParams["legend.fontsize"] - 0.5, color=INK)
     axis.set_xlim(0, 3 * SIDE + 2 * GAP)
     axis.set_ylim(2 * SIDE + 3 * GAP, -2 * GAP)
     axis.set_axis_off()

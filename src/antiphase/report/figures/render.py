@@ -14,19 +14,21 @@ from matplotlib.figure import Figure as Drawing
 
 from antiphase import files
 from antiphase.report.page_parts import Figure, Panel, Table
-from antiphase.report.theme import STYLE, themed
+from antiphase.report.theme import PRINT, STYLE, themed
 
 matplotlib.use("Agg")
 
-SIZE = (5.0, 3.6)  # inches of one panel: wide enough for a hand-held screen without shrinking its words
-ACROSS = 4  # panels side by side in a file
+SIZE = (5.0, 3.6)  # inches of one panel on a page: wide enough for a hand-held screen without shrinking its words
+WIDE_SIZE = (10.2, 3.9)  # of one that takes the whole width of the page
+PRINT_WIDTH = 180 / 25.4  # inches of a figure in a file: 180 mm, the width of a printed page
+ACROSS = 2  # panels side by side in a file
 FORMS = ("png", "pdf")
 
 
-def svg_of(panel: Panel) -> str:
+def svg_of(panel: Panel, wide: bool = False) -> str:
     """One panel as SVG text for a page: transparent, its colours those of the page's theme."""
     with plt.rc_context(STYLE):
-        drawing, axis = plt.subplots(figsize=SIZE, layout="constrained")
+        drawing, axis = plt.subplots(figsize=WIDE_SIZE if wide else SIZE, layout="constrained")
         panel(axis)
         buffer = io.StringIO()
         drawing.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
@@ -41,13 +43,17 @@ def write_figures(folder: Path, figures: Mapping[str, Callable[[], Drawing]]) ->
         with plt.rc_context(STYLE):
             drawing = draw()
             for form in FORMS:
-                files.write_whole(folder / f"{name}.{form}", partial(_save, drawing, form))
+                files.write_whole(folder / f"{name}.{form}", partial(_save, drawing, form, "tight"))
             plt.close(drawing)
 
 
 def write_figure(figure: Figure, folder: Path) -> None:
-    """NAME.png and NAME.pdf with all panels, and NAME.csv with what they show."""
-    write_figures(folder, {figure.name: partial(_whole, figure)})
+    """NAME.png and NAME.pdf with all panels at print size, and NAME.csv with what they show."""
+    with plt.rc_context(STYLE | PRINT):
+        drawing = _whole(figure)
+        for form in FORMS:
+            files.write_whole(folder / f"{figure.name}.{form}", partial(_save, drawing, form, None))
+        plt.close(drawing)
     write_data(figure, folder)
 
 
@@ -62,17 +68,18 @@ def write_data(part: Figure | Table, folder: Path) -> None:
     files.write_text(folder / f"{part.name}.csv", text.getvalue())
 
 
-def _save(drawing: Drawing, form: str, path: Path) -> None:
+def _save(drawing: Drawing, form: str, trim: str | None, path: Path) -> None:
     metadata = {"CreationDate": None} if form == "pdf" else {"Software": "antiphase"}  # the same rows, the same bytes
-    drawing.savefig(path, format=form, dpi=160, bbox_inches="tight", metadata=metadata)
+    drawing.savefig(path, format=form, dpi=300, bbox_inches=trim, metadata=metadata)
 
 
 def _whole(figure: Figure) -> Drawing:
-    across = min(len(figure.panels), ACROSS)
+    """All panels on a drawing that is as wide as a printed page."""
+    across = 1 if figure.wide else min(len(figure.panels), ACROSS)
     down = -(-len(figure.panels) // across)
     drawing: Drawing
     drawing, axes = plt.subplots(
-        down, across, figsize=(SIZE[0] * across, SIZE[1] * down), squeeze=False, layout="constrained"
+        down, across, figsize=(PRINT_WIDTH, figure.height * down), squeeze=False, layout="constrained"
     )
     for axis, panel in zip(axes.flat, figure.panels):
         panel(axis)

@@ -11,10 +11,13 @@ from functools import partial
 from textwrap import fill
 from typing import Any
 
+from matplotlib import rcParams
+
 from antiphase.report.figures.series import curve, number_axis
 from antiphase.report.numbers import scaled
 from antiphase.report.page_parts import Figure, Panel, columns_of_lines
 from antiphase.report.theme import INK, SOFT, legend, look_of, other_look
+from antiphase.report.words import reading_words
 
 Row = Mapping[str, Any]  # a line of a study (paper/study.py)
 Places = Mapping[str, int]  # the models of the page, whose colours are theirs here too
@@ -85,9 +88,10 @@ def _curves(axis: Any, lines: Sequence[Row], places: Places) -> None:
         axis.axhline(0, color=SOFT, linewidth=1)
     axis.set_xlabel(f"{along} ({AXES.get(along, 'no unit')})")
     axis.set_ylabel(unit or "value (no unit)")
-    axis.set_title(fill(f"{reading}, difference" if unit == "points" else reading, WIDE))
+    words = reading_words(reading)
+    axis.set_title(fill(f"{words}, difference" if unit == "points" else words, WIDE))
     if 1 < len(entries) <= 8 or PLAIN not in (name for _, name in entries):
-        legend(axis, entries, fontsize=9)
+        legend(axis, entries)
 
 
 def _dots(axis: Any, lines: Sequence[Row], places: Places) -> None:
@@ -99,9 +103,9 @@ def _dots(axis: Any, lines: Sequence[Row], places: Places) -> None:
         axis.plot(scaled(line["value"], unit), y, style["marker"], color=style["color"], markersize=6)
         if isinstance(line["reference"], float):
             axis.plot(scaled(line["reference"], unit), y, "o", color=INK, markerfacecolor="none", markersize=8)
-    axis.set_yticks(range(len(lines)), [line["label"] for line in lines], fontsize=9)
+    axis.set_yticks(range(len(lines)), [line["label"] for line in lines], fontsize=rcParams["legend.fontsize"])
     axis.invert_yaxis()
-    axis.set_title(fill(lines[0]["reading"], WIDE))
+    axis.set_title(fill(reading_words(lines[0]["reading"]), WIDE))
     axis.set_xlabel(unit or "value (no unit)")
     axis.axvline(0, color=SOFT, linewidth=0.8)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,18 @@ from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Ask
 from antiphase.paper.study import MODELS, Answers, Study
 from antiphase.report.figures.figure1 import figure1
+from antiphase.report.figures.paper_figures import FIGURES, PLACES, PaperFigure, paper_figure
 from antiphase.report.figures.study import study_figure
 from antiphase.report.page_parts import Figure, Model, Page, Section, Slot, Table, study_table
 from antiphase.report.pages.cards import command
+from antiphase.report.paper_tables import SUBJECTS, paper_table
 from antiphase.report.sentences import headline
 from antiphase.results.questions import BranchPictureQuestion
 from antiphase.scales import ScaleName
 from antiphase.store import Damaged, read_entry
 
 Row = dict[str, Any]
-PLACES = {name: i for i, name in enumerate(MODELS)}
+IN_THE_PAPER = ("fig1", "fig2", "table1", "fig3", "fig4", "fig5", "table2", "table3", "fig6")  # its order
 
 
 def ledger_page(folder: Path, scale: ScaleName | None = None, data: str | None = None) -> Page:
@@ -36,7 +38,7 @@ def ledger_page(folder: Path, scale: ScaleName | None = None, data: str | None =
     chosen: ScaleName = scale or _scale_of(rows)
     grid, answers = Grid.at(chosen, data), Answers(ledger)
     mine = [row for row in rows if row["scale"] == chosen]
-    sections = [_section(study, grid, answers, folder) for study in studies().values()]
+    sections = _sections(grid, answers, folder)
     decided = _decided(grid, answers)
     pair = [grid.vit(0).key, grid.diffvit(0).key]
     looks = _looks(folder, sorted(mine, key=lambda row: row["key"] not in pair))
@@ -103,29 +105,86 @@ def _headline(grid: Grid, decided: tuple[Verdict, ...]) -> str:
 
 
 # ------------------------------------------------------------------------------------------------- studies
-def _section(study: Study, grid: Grid, answers: Answers, folder: Path) -> Section:
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What the ledger has of one study."""
+
+    study: Study
+    title: str
+    command: str  # that does the rest
+    lines: list[Row]
+    failed: list[str]
+    damaged: str = ""
+    note: str = ""
+
+    @property
+    def empty(self) -> bool:
+        return not self.failed and all(line["value"] is None and not line["text"] for line in self.lines)
+
+    @property
+    def rest(self) -> Table | Slot:
+        """All its lines, for readers who ask for them; or the command that fills its place."""
+        name = self.study.name
+        if self.damaged:
+            return Slot(study=name, command=self.command, why=self.damaged)
+        if self.empty:
+            return Slot(study=name, command=self.command)
+        title = f"All lines of {name}: {self.title.partition(': ')[2] or self.title}"
+        return study_table(name, title, self.lines, note=self.note, failed=self.failed, folded=True)
+
+
+def _sections(grid: Grid, answers: Answers, folder: Path) -> list[Section]:
+    """One for each table and figure of the paper, in its order, then one for each other study."""
+    shown = {name: _shown(study, grid, answers, folder) for name, study in studies().items()}
+    figures = {figure.name: figure for figure in FIGURES}
+    inside = {name for figure in FIGURES for name in figure.studies}
+    first = [
+        _figure_section(figures[n], shown) if n in figures else _section(shown[n], grid, answers) for n in IN_THE_PAPER
+    ]
+    return first + [_section(of, grid, answers) for n, of in shown.items() if n not in inside and n not in IN_THE_PAPER]
+
+
+def _shown(study: Study, grid: Grid, answers: Answers, folder: Path) -> Shown:
     fill = command("study run", [study.name], f"--scale {grid.scale} --ledger {shlex.quote(str(folder))}")
     cells = study.cells(grid)
     done = sum(answers.ledger.has(cell) for cell in cells)
     failures = [(cell.title, answers.ledger.failure(cell)) for cell in cells]
-    failed = [f"{title}: {failure['error']}" for title, failure in failures if failure is not None]
-    parts: list[Table | Figure | Slot] = []
+    lines: list[Row] = []
+    damaged = ""
     try:
         lines = [asdict(row) for row in study.table(grid, answers)]
     except Damaged as error:
-        lines = []
-        parts.append(Slot(study=study.name, command=fill, why=str(error)))
-    note = ""
-    if done < len(cells):
-        note = f"{done} of {len(cells)} cells are there; {fill} does the rest."
-    if any(line["value"] is not None or line["text"] for line in lines) or failed:
-        figure = _figure(study, grid, answers, lines)
-        parts += [figure] if figure is not None else []
-        parts.append(study_table(study.name, f"All lines of {study.name}", lines, note=note, failed=failed))
-    elif not parts:
-        parts.append(Slot(study=study.name, command=fill))
-    name = f"study-{study.name}"
-    return Section(name=name, title=study.title, note=study.question, parts=tuple(parts), short=study.name)
+        damaged = str(error)
+    return Shown(
+        study=study,
+        title=study.titled(grid),
+        command=fill,
+        lines=lines,
+        failed=[f"{title}: {failure['error']}" for title, failure in failures if failure is not None],
+        damaged=damaged,
+        note=f"{done} of {len(cells)} cells are there; {fill} does the rest." if done < len(cells) else "",
+    )
+
+
+def _figure_section(figure: PaperFigure, shown: dict[str, Shown]) -> Section:
+    """The whole figure of the paper, whichever studies it is drawn from, and their lines."""
+    of = [shown[name] for name in figure.studies]
+    drawn = paper_figure(figure, {one.study.name: one.lines for one in of})
+    caption = "; ".join(one.title for one in of if not one.empty)
+    parts = [*([] if drawn is None else [replace(drawn, title=caption)]), *(one.rest for one in of)]
+    note = " ".join(one.study.question for one in of)
+    return Section(name=f"study-{figure.name}", title=figure.title, note=note, parts=tuple(parts), short=figure.name)
+
+
+def _section(of: Shown, grid: Grid, answers: Answers) -> Section:
+    study = of.study
+    parts: list[Table | Figure | Slot] = []
+    if not of.empty:
+        best = paper_table(study.name, of.title, of.lines) or _figure(study, grid, answers, of.lines)
+        parts += [] if best is None else [best]
+    parts.append(of.rest)
+    title = SUBJECTS.get(study.name, of.title)
+    return Section(name=f"study-{study.name}", title=title, note=study.question, parts=tuple(parts), short=study.name)
 
 
 def _figure(study: Study, grid: Grid, answers: Answers, lines: list[Row]) -> Figure | None:
@@ -133,7 +192,7 @@ def _figure(study: Study, grid: Grid, answers: Answers, lines: list[Row]) -> Fig
     for cell in study.cells(grid):
         if isinstance(cell, Ask) and isinstance(cell.question, BranchPictureQuestion) and answers.ledger.has(cell):
             return figure1(f"{study.name}-figure", answers(cell))
-    return study_figure(f"{study.name}-figure", "As the papers draw it", lines, PLACES)
+    return study_figure(f"{study.name}-figure", "Its readings", lines, PLACES)
 
 
 def _looks(folder: Path, rows: list[Row]) -> tuple[tuple[str, Row], ...]:
