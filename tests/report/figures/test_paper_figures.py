@@ -128,3 +128,18 @@ def test_a_wide_panel_of_a_page_follows_the_theme(invented_tables):
     assert figure.wide
     assert "var(--m1)" in svg_of(figure.panels[0], wide=True)
     assert pytest.approx(180 / 25.4) == PRINT_WIDTH
+
+
+def test_a_ledger_that_is_being_filled_is_drawn_as_far_as_it_goes(invented_tables):
+    """Models are trained before they are measured: lambda is there where L is not; a control may exist without its branches."""
+    lines = {table["name"]: table["lines"] for table in invented_tables("cpu")}
+    deep = [{**line, "value": None if "depth 4" in line["details"] else line["value"]} for line in lines["fig4"]]
+    lines["fig4"] = [new if old["reading"] != "lambda" else old for old, new in zip(lines["fig4"], deep, strict=True)]
+    lines["fig5"] = [{**line, "value": None if len(line["details"]) == 2 else line["value"]} for line in lines["fig5"]]
+    boxes = paper_figure(BY_NAME["fig4"], lines)
+    drawing, axis = plt.subplots()
+    boxes.panels[0](axis)
+    lower = drawing.axes[1]
+    assert sum(len(line.get_xdata()) for line in lower.get_lines()) == (1 + 2) + 1
+    plt.close(drawing)
+    assert len(paper_figure(BY_NAME["fig5"], lines).panels) == 2  # those of DiffCLIP

@@ -255,6 +255,11 @@ def _slots(lines: Iterable[Row]) -> dict[Slot, float]:
     return slots
 
 
+def _is_own(line: Row) -> bool:
+    """About the branches of a head, and no control."""
+    return not any(detail.startswith("control") for detail in line["details"])
+
+
 def _group(line: Row) -> tuple[str, ...]:
     return tuple(detail for detail in line["details"] if not detail.startswith("control"))
 
@@ -314,7 +319,9 @@ def _figure4(lines: Lines) -> list[Part]:
     parts = []
     for letter, study, models in (("a", "fig4", VITS), ("b", "fig4-clip", CLIPS)):
         boxes = [line for line in lines[study] if line["axis"] == "layer" and line["reading"].startswith("L-sample")]
+        measured = _slots(boxes)  # lambda is known as soon as a model is trained
         lambdas = _where(lines[study], "lambda", "layer", models)
+        lambdas = [line for line in lambdas if (_group(line), line["x"]) in measured]
         title = f"({letter}) {' and '.join(models)}: sensitivity of each layer's map, over images"
         parts.append(
             Part(
@@ -413,6 +420,7 @@ def _figure5(lines: Lines) -> list[Part]:
     for study, model in (("fig5", "DiffViT"), ("fig5-clip", "DiffCLIP")):
         for reading in OPPOSED:
             mine = _where(lines[study], reading, "layer", (model,))
+            mine = mine if any(_is_own(line) for line in mine) else []
             title = f"{model}: {reading_words(reading)}"
             panel = partial(_bar_panel, lines=mine, title=f"({next(letters)}) {title}" if mine else title)
             parts.append(Part(panel, mine))
@@ -425,7 +433,7 @@ CONTROL_MARKS = {"control: untrained": "v", "control: shuffled": "D", "control: 
 def _bar_panel(axis: Any, lines: Sequence[Row], title: str) -> None:
     """A bar per layer for a head's own branches with its interval, a mark for each control, and a line at one half."""
     slots = _slots(lines)
-    own = [line for line in lines if not any(detail.startswith("control") for detail in line["details"])]
+    own = [line for line in lines if _is_own(line)]
     at = [slots[_group(line), line["x"]] for line in own]
     heights = [scaled(line["value"], "%") for line in own]
     colour = look_of(PLACES[own[0]["model"]])["color"]
