@@ -35,7 +35,7 @@ from benchmarks.worlds import IMAGE_SD, OWN_SD, World, deciding, logit_of, logit
 ROOT = Path(__file__).parents[1]
 RESULTS, PAGE = ROOT / "benchmarks" / "calibration.json", ROOT / "docs" / "statistics.md"
 SEED_SDS, IMAGES, SEEDS, RATES = (0.0, 0.01, 0.03, 0.05), (200, 512, 1_000, 10_000), (3, 5, 10), (0.1, 0.5, 0.95)
-SIMULATIONS, WORLDS = 10_000, 400
+SIMULATIONS, WORLDS = 10_000, 300
 COVERED = (0.935, 0.985)  # what a nominal 95 % should give
 AT_ONCE = 4_000_000  # numbers in memory
 SCALES: tuple[ScaleName, ...] = ("cpu", "desk")

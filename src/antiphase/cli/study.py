@@ -15,7 +15,7 @@ from antiphase.data.pair_catalog import PAIR_CATALOG
 from antiphase.evals.config import PAIRS, check_data_exists
 from antiphase.files import require_folder
 from antiphase.paper.catalog import chosen, studies, to_run
-from antiphase.paper.claims import verdicts
+from antiphase.paper.claims import plans, verdicts
 from antiphase.paper.cost import Prices
 from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
@@ -139,9 +139,16 @@ def _table(study: Study, grid: Grid, answers: Answers) -> dict[str, Any]:
 
 
 def _shown(study: Study, grid: Grid, answers: Answers) -> dict[str, Any]:
-    cells = [{"kind": cell.kind, "title": cell.title, "key": cell.key} for cell in study.cells(grid)]
-    listed = [{"claim": c.claim, "part": c.part, "reading": c.reading, "name": c.name} for c in study.predictions(grid)]
-    return _described(study, grid) | {"cells": cells, "contrasts": listed} | _table(study, grid, answers)
+    cells, predictions = study.cells(grid), study.predictions(grid)
+    prices = Prices.learned(answers.ledger.provenances())
+    return {
+        **_described(study, grid),
+        "cells": [{"kind": cell.kind, "title": cell.title, "key": cell.key} for cell in cells],
+        "contrasts": [{"claim": p.claim, "part": p.part, "reading": p.reading, "name": p.name} for p in predictions],
+        "plans": plans(predictions),
+        "seconds": round(sum(map(prices.seconds, cells)), 1),
+        **_table(study, grid, answers),
+    }
 
 
 def _cells(named: list[Study], grid: Grid) -> list[Cell]:

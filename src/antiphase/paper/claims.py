@@ -9,8 +9,8 @@ from typing import Any
 from antiphase.config import InputError
 from antiphase.measures.stats import Contrast, Verdict
 from antiphase.paper.grid import Grid
-from antiphase.paper.study import Answers, Missing, Prediction, Study
-from antiphase.paper.verdict_rule import decide, place_of, why_uninformative
+from antiphase.paper.study import Answers, Missing, Planned, Prediction, Study
+from antiphase.paper.verdict_rule import POWER, decide, place_of, why_uninformative
 
 CLAIMS = {
     "K1": "a depth-1 DiffViT is easier to fool than its ViT at every budget and patch width",
@@ -41,6 +41,32 @@ CLAIMS = {
     "E2": "our question: noise is common-mode in DiffViTs as well (K13)",
     "E3": "our question: what K24 says of DiffCLIP holds of DiffViTs",
 }  # K: what the papers say; E: an extension, never the verdict on a K
+
+
+def plans(predictions: Iterable[Prediction]) -> list[dict[str, Any]]:
+    """What each claim needs and what the scale gives it, before any run: of the reading that decides it."""
+    by_claim: dict[str, list[Prediction]] = {}
+    for prediction in predictions:
+        by_claim.setdefault(prediction.claim, []).append(prediction)
+    listed = {claim: [p for p in of if p.reading == of[0].reading] for claim, of in by_claim.items()}
+    return [_plan(claim, [p.planned for p in of]) for claim, of in listed.items()]
+
+
+def _plan(claim: str, planned: list[Planned]) -> dict[str, Any]:
+    powers = [plan.power for plan in planned if plan.power is not None]
+    enough = [plan for plan in planned if plan.power is None or plan.power >= POWER]
+    needed = [plan.seeds_needed for plan in planned if not plan.of_pair]
+    return {
+        "claim": claim,
+        "statement": CLAIMS[claim],
+        "contrasts": len(planned),
+        "informative": len(enough),
+        "seeds": sorted({plan.seeds for plan in planned}),
+        "images": min(plan.images for plan in planned),
+        "of_pair": any(plan.of_pair for plan in planned),
+        "seeds_needed": None if not needed or None in needed or not powers else max(n for n in needed if n is not None),
+        "power": [min(powers), max(powers)] if powers else None,
+    }
 
 
 def verdicts(

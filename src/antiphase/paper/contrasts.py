@@ -62,7 +62,8 @@ class Series:
     def planned_images(self) -> float:
         """So many images are planned to count; of those that a model must classify correctly the share that plans assume."""
         images = min(count(cell.images) for cell in self.cells)
-        return images * PLAN.accuracy if isinstance(self.values, Success) and self.values.of_correct else float(images)
+        of_correct = self.values is distance or (isinstance(self.values, Success) and self.values.of_correct)
+        return images * PLAN.accuracy if of_correct else float(images)
 
     @property
     def models(self) -> tuple[Model, ...]:

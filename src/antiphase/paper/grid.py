@@ -238,8 +238,14 @@ class Grid:
 
     def clip_images(self, of: Model, data: str, n: int | None = None) -> Images:
         """Brought to the size that the model takes, where they can be."""
-        entry, n = entry_of(data), n or self.s.eval_images or CLIP_IMAGES
+        entry, n = entry_of(data), n or self._images_of_clip
         return Images(data=data, n=n, size=of.grid[0] if entry.resizable and of.grid[0] != entry.size else None)
+
+    @property
+    def _images_of_clip(self) -> int:
+        """A given pair has one training of each, so images alone must show a gap: at least as many as that takes."""
+        own = self.s.eval_images or CLIP_IMAGES
+        return max(own, CLIP_IMAGES) if self.pair is not None and self.scale != "smoke" else own
 
     def clip_widths(self) -> tuple[int, ...]:
         """Of patches: for images of 224 pixels, else those of the scale."""

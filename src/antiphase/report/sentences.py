@@ -19,6 +19,7 @@ Row = dict[str, Any]
 MARKS: dict[Outcome, str] = {
     "supported": "✓",
     "not supported": "✗",
+    "partly supported": "◐",
     "inconclusive": "≈",
     "not tested here": "○",
     "no verdict": "–",
@@ -185,7 +186,8 @@ def sentence(verdict: Verdict) -> str:
         why = why.replace(f"{bearing.name}: ", "")
     if why:
         text += f"{':' if bearing is None else ';'} {why}"
-    return text.rstrip(".") + "."
+    power = f" {verdict.power[:1].upper()}{verdict.power[1:]}." if verdict.power else ""
+    return text.rstrip(".") + "." + power
 
 
 def contrast_words(contrast: Contrast) -> str:

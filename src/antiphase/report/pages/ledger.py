@@ -81,7 +81,12 @@ def verdict_of(row: Row) -> Verdict:
     deciding = [c for c in row["contrasts"] if c["reading"] == row["reading"] and c["value"] is not None]
     contrasts = tuple(_contrast_of(contrast) for contrast in deciding)
     return Verdict(
-        outcome=row["verdict"], why=row["why"], claim=row["claim"], statement=row["statement"], contrasts=contrasts
+        outcome=row["verdict"],
+        why=row["why"],
+        claim=row["claim"],
+        statement=row["statement"],
+        contrasts=contrasts,
+        power=row["power"],
     )
 
 

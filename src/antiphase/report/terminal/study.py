@@ -11,7 +11,7 @@ from antiphase.report.numbers import COLUMNS, columns_of, worth_noting
 from antiphase.report.terminal.tables import table
 
 Row = dict[str, Any]
-COLOURS = {"supported": "green", "not supported": "red", "inconclusive": "yellow"}
+COLOURS = {"supported": "green", "partly supported": "green", "not supported": "red", "inconclusive": "yellow"}
 
 
 def _print(text: str, style: str = "") -> None:
@@ -42,7 +42,25 @@ def show_study(result: Row) -> None:
             _print(f"    {cell['key']}  {cell['title']}")
         for contrast in study["contrasts"]:
             _print(f"  {contrast['claim']} says above 0: {contrast['name']} ({contrast['reading']})")
+        for plan in study["plans"]:
+            _print(f"  {plan_words(plan)}")
+        _print(f"  all cells of this study, none of them done: about {duration(study['seconds'])}")
         show_table(study)
+
+
+def plan_words(plan: Row) -> str:
+    """Whether a claim can be decided at this scale, and what that rests on."""
+    seeds = " to ".join(str(s) for s in dict.fromkeys((plan["seeds"][0], plan["seeds"][-1])))
+    gives = f"the scale gives {'one pair' if plan['of_pair'] else f'{seeds} seeds'} and {plan['images']:,} images that count"
+    if plan["power"] is None:
+        return f"{plan['claim']}: tested by permuting layers; {gives}"
+    power = " to ".join(dict.fromkeys(f"{p:.2f}" for p in plan["power"]))
+    can = f"{plan['informative']} of {plan['contrasts']} contrasts can decide it"
+    if not plan["informative"]:
+        can = "cannot be decided at this scale"
+    many = "more than 50" if plan["seeds_needed"] is None else plan["seeds_needed"]
+    needs = "" if plan["of_pair"] else f"; a single contrast needs {many} seeds with so many images"
+    return f"{plan['claim']}: {can}: {gives}, power {power} for a gap of 5 points{needs}"
 
 
 def show_run(result: Row) -> None:
@@ -107,6 +125,8 @@ def show_verdicts(result: Row) -> None:
         _print(
             f"  {row['statement']}; decided under {row['reading'] or 'nothing yet'} by {', '.join(row['studies']) or '-'}"
         )
+        if row["power"]:
+            _print(f"  {row['power']}")
         for reading, other in list(row["readings"].items())[1:]:
             _print(f"  under {reading}: {other['verdict']} ({other['why']})")
         if len(row["parts"]) > 1:
