@@ -1,4 +1,4 @@
-# make demo | test | test-slow | bench; each creates .venv on first use and is quick the second time.
+# make demo | test | test-slow | bench | calibrate; each creates .venv on first use and is quick the second time.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ export ANTIPHASE_DATA ?= $(wildcard $(CURDIR)/../shared/data)
 # Some virtual machines advertise AMX and end the process that uses it (bfloat16 in oneDNN); nothing in float32 depends on this.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_FP16
 
-.PHONY: demo test test-slow bench lint types screenshot clean
+.PHONY: demo test test-slow bench calibrate lint types screenshot clean
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -44,6 +44,10 @@ test-slow: $(VENV)/.dev $(VENV)-peers/.peers
 
 bench: $(VENV)-peers/.peers
 	$(VENV)-peers/bin/python -m benchmarks $(ONLY)
+
+# Coverage of intervals and error rates of verdicts, simulated: docs/statistics.md. Goes on where it was stopped; AFRESH=--afresh starts again.
+calibrate: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.calibrate $(AFRESH)
 
 # The picture in README.md: the page that `make demo` wrote, as a browser shows it.
 screenshot: demo $(VENV)/.dev
