@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from zlib import crc32
 
@@ -20,6 +21,7 @@ from antiphase.measures.stats import Contrast
 from antiphase.paper.claims import CLAIMS
 from antiphase.paper.contrasts import ALIKE, Group, Series
 from antiphase.paper.grid import Grid
+from antiphase.paper.questions import Model, UserClip
 from antiphase.paper.study import Prediction, Study
 from antiphase.paper.verdict_rule import decide
 
@@ -27,14 +29,15 @@ IMAGE_SD, OWN_SD = 1.5, 0.7  # of an image's effect on the logit: for all models
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
 
 
-def rate_at(logit: float) -> float:
-    """The share of images that fall, over all images, if this is the logit of an image of average difficulty."""
-    spread = (IMAGE_SD**2 + OWN_SD**2) ** 0.5
+def rate_at(logit: float, seed_sd: float = 0.0) -> float:
+    """The share of images that fall, over all images and trainings, if this is the logit of an average one of both."""
+    spread = (IMAGE_SD**2 + OWN_SD**2 + seed_sd**2) ** 0.5
     return float((WEIGHTS / WEIGHTS.sum() / (1 + np.exp(-(logit + spread * NODES)))).sum())
 
 
-def logit_of(rate: float) -> float:
-    return float(brentq(lambda logit: rate_at(logit) - rate, -30, 30))
+@cache
+def logit_of(rate: float, seed_sd: float = 0.0) -> float:
+    return float(brentq(lambda logit: rate_at(logit, seed_sd) - rate, -30, 30))
 
 
 def logit_sd(rate: float, points: float) -> float:
@@ -61,18 +64,22 @@ class World:
             self.known[key] = self._drawn(series, true, of_rates)
         return self.known[key]
 
+    def _luck(self, model: Model) -> float:
+        """Of a training; a given model is what it is, and the truth is that of this very model."""
+        return 0.0 if isinstance(model, UserClip) else float(self._random("training", model.key).normal())
+
     def _drawn(self, series: Series, true: float, of_rates: bool) -> PerImage:
         images = max(2, round(series.planned_images))
         cells = [cell.key for cell in series.cells]
         sample = f"{series.cells[0].images} {images}"
         where = self._random("images", sample).normal(0, 1, images)
         own = self._random("own", sample, series.models[0].tower.is_differential).normal(0, 1, images)
-        luck = np.array([self._random("training", cell.of.key).normal() for cell in series.cells])
+        luck = np.array([self._luck(cell.of) for cell in series.cells])
         noise = self._random("noise", cells).random((len(cells), images))
         if of_rates:
             rate = min(max(true, 0.002), 0.998)
             spread = logit_sd(rate, self.seed_sd / 2**0.5)
-            logit = logit_of(rate) + spread * luck[:, None] + IMAGE_SD * where + OWN_SD * own
+            logit = logit_of(rate, spread) + spread * luck[:, None] + IMAGE_SD * where + OWN_SD * own
             tops = (noise < 1 / (1 + np.exp(-logit))).astype(np.float64)
         else:
             tops = true + self.seed_sd / 2**0.5 * luck[:, None] + 0.15 * where + 0.1 * own + (noise - 0.5)

@@ -52,15 +52,15 @@ def test_such_a_run_is_attacked_and_its_focus_measured_without_naming_images(til
 
 
 def test_the_correlation_on_captions_has_a_command_and_a_stored_answer(tiles_run, cli, tmp_path):
-    words = ("measure", tiles_run.folder, "--measures", "caption-correlation", "--images", 6, "--long", 40)
+    words = ("measure", tiles_run.folder, "--measures", "caption-correlation", "--images", 12, "--long", 62)
     code, out, err = cli(*words, "--json")
     assert code == 0, err
     assert cli(*words, "--json")[1] == out  # read from the run's folder
     (answer,) = json.loads(out)["caption-correlation"]
     kinds = {row["perturbation"]: row["images"] for row in answer["layers"]}
-    assert kinds["short"] + kinds["long"] == answer["data"]["n"] == 6
+    assert kinds["short"] + kinds["long"] == answer["data"]["n"] == 12
     kept = [read_entry(path).content for path in (tiles_run.folder / "measures").glob("*.json")]
-    assert any(content.get("long") == 40 for content in kept)
+    assert any(content.get("long") == 62 for content in kept)
     file = tmp_path / "captions.txt"
     file.write_text("a three beside a four\n\nseven\n")
     code, table, err = cli("measure", tiles_run.folder, "--measures", "caption-correlation", "--captions", file)

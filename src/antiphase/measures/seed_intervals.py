@@ -121,21 +121,25 @@ class PerSeed:
     counted: float  # images that count in the model that has fewest
     shares: bool  # made of rates only
     means: tuple[float, ...] = ()  # over seeds, of each model's number
+    slopes: tuple[float, ...] = ()  # of the statistic in each of them
 
     @classmethod
     def of(cls, numbers: Sequence[PerImage], statistic: Statistic = first) -> PerSeed:
         """The statistic seed by seed; images by its slope in every model's number (the delta method)."""
         at = [number.value for number in numbers]
         influence: dict[str, Array] = {}
+        slopes: list[float] = []
         for k, number in enumerate(numbers):
             step = SLOPE * np.maximum(np.abs(np.nan_to_num(at[k], posinf=1.0)), 1e-2)
             with np.errstate(all="ignore"):
                 up, down = (statistic(*at[:k], at[k] + sign * step, *at[k + 1 :]) for sign in (1, -1))
-                moved = ((up - down) / (2 * step))[:, None] * number.influence
+                slope = (up - down) / (2 * step)
+                moved = slope[:, None] * number.influence
+            slopes.append(float(slope.mean()))
             influence[number.sample] = influence.get(number.sample, 0.0) + moved
         counted = min(number.counted for number in numbers)
         shares, means = all(number.is_share for number in numbers), tuple(float(values.mean()) for values in at)
-        return cls(statistic(*at), influence, counted, shares, means)
+        return cls(statistic(*at), influence, counted, shares, means, tuple(slopes))
 
 
 # ------------------------------------------------------------------------------------------------- estimates
@@ -236,7 +240,8 @@ def combined(groups: Sequence[tuple[float, PerSeed]]) -> Estimate | None:
         size = group.values.shape[-1]
         own = weight**2 * group.values.var(axis=-1, ddof=1) / size if size > 1 else np.nan
         between, divisor = between + own, divisor + own**2 / max(size - 1, 1)
-    variance = between + np.maximum(shared, 0.0)
+    at_zero = _wider_at_zero(value, groups)
+    variance, whole = (between + np.maximum(shared, 0.0)) * at_zero, whole * at_zero
     with np.errstate(divide="ignore", invalid="ignore"):
         df = np.where(divisor > 0, variance**2 / divisor, np.inf)[()]
     return Estimate(
@@ -248,6 +253,18 @@ def combined(groups: Sequence[tuple[float, PerSeed]]) -> Estimate | None:
         images=min(group.counted for _, group in groups),
         of_shares=all(group.shares for _, group in groups),
     )
+
+
+def _wider_at_zero(value: Number, groups: Sequence[tuple[float, PerSeed]]) -> float:
+    """Of one rate held against a threshold: a rate near 0 or 1 varies less than the threshold would, so that is what counts."""
+    _, group = groups[0]
+    if len(groups) > 1 or not group.shares or len(group.means) != 1 or not group.slopes[0]:
+        return 1.0
+    rate = group.means[0]
+    threshold = rate - float(value) / group.slopes[0]
+    if not (0 < rate < 1 and 0 < threshold < 1):
+        return 1.0
+    return max(1.0, threshold * (1 - threshold) / (rate * (1 - rate)))
 
 
 def _over_images(groups: Sequence[tuple[float, PerSeed]]) -> tuple[Number, Number]:

@@ -141,7 +141,7 @@ STUDIES = (
         title="CLIP on tiles: retrieval, zero-shot and pairs of statements by variant of DiffCLIP",
         question="What do differential attention in one tower or both, lambda_init and a schedule do to a small CLIP that "
         "learns who stands where?",
-        minutes=50.0,
+        minutes=45.0,
         priced=True,
         lines=lines,
     ),
