@@ -391,8 +391,8 @@ def predict_sum(
 ) -> Prediction:
     """A weighted sum over groups of models (depths, say) that the claim says is above 0.
 
-    `direction_of`: the claim says that it has the sign of this other sum. Where that sign is not known itself, corrected for
-    being one of `among`, the contrast decides nothing.
+    `direction_of`: the claim says that it has the sign of this other sum. Where that sign is not known itself (at 2.5 % in all,
+    for both directions and all `among` which it is one), the contrast decides nothing.
     """
     every = [one for group in (*groups, *direction_of) for one in group.series]
     planned = _planned(groups)
@@ -439,7 +439,7 @@ def _measured(about: Contrast, measured: Estimate | None, like: Estimate | None,
     sign, needs = 1.0, ""
     if like is not None:
         sign = -1.0 if like.value < 0 else 1.0
-        if min(like.p_above(), like.p_below()) >= LEVEL / among:
+        if min(like.p_above(), like.p_below()) >= LEVEL / (2 * among):
             needs = f"what it is held against has no known direction itself ({_text(like)})"
     seen = replace(measured, value=sign * measured.value)
     low, high = seen.interval()
