@@ -172,6 +172,16 @@ def test_cost_grows_with_depth_steps_and_images_and_learns_from_finished_cells()
     assert [duration(s) for s in (40, 600, 7200, 1e6)] == ["40 s", "10 min", "2.0 h", "12 days"]
 
 
+def test_differences_of_another_encoder_are_in_points_with_n_and_seeds(tmp_path):
+    grid, answers = Grid.at("cpu"), Answers(Ledger(tmp_path))
+    study = studies()["other-encoder"]
+    fate = {"clean": [0, 1, 2], "label": [0, 1, 1], "changed_in_run": [[1, 0, 1]]}
+    answers.read |= {cell.key: {"attacks": [{"images": fate}] * 2} for cell in study.cells(grid)}
+    apart = [row for row in study.table(grid, answers) if row.label.startswith("differential - softmax")]
+    assert len(apart) == 5
+    assert {(row.unit, row.n, row.seeds, row.value) for row in apart} == {("points", 3, 3, 0.0)}
+
+
 # ------------------------------------------------------------------------------------------------- through the command line
 
 

@@ -67,7 +67,8 @@ def _line(label: Label, cells: Cells, place: int, reading: str) -> Line:
 def _difference(label: Label, kinds: dict[str, Cells], place: int, reading: str) -> Line:
     def read(answers: Answers) -> dict[str, Any]:
         arms = [_arm(answers, kinds[name], place, reading) for name in ("differential", "softmax")]
-        return {**estimate(interval(arms, difference)), "note": SURROGATE}
+        n, seeds = arms[0].top.shape[1], len(arms[0].top)
+        return {**estimate(interval(arms, difference)), "n": n, "seeds": seeds, "note": SURROGATE}
 
     cells = tuple(cell for each in kinds.values() for cell in each)
     return Line(label=label, reading=reading, cells=cells, read=read, unit="points")
