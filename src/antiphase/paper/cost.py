@@ -17,9 +17,9 @@ from antiphase.paper.questions import Ask, Cell, Evaluate, Images, OtherEncoder,
 from antiphase.store import BACKWARD
 
 # Processor seconds per operation on one thread, group by group: the rule of `fit` on 373 cells of the cpu scale, which are in
-# tests/paper/measured_cells.csv (one cell where no number stands). November 2026, a virtual machine with AVX2 cores that were shared
-# with other work. They are of models of depth 1, but for the evaluations (the committed CLIP pair) and for six of PGD, CW, AutoAttack
-# and lipschitz on the committed DiffViT of depth 4, on 8 to 64 images: deep models cost less per operation, PGD 0.3 to 0.7 of its price.
+# tests/paper/measured_cells.csv (one cell where no number stands). November 2026, a virtual machine with AVX2 cores that were
+# shared with other work. The models are of depth 1, but for the evaluations (the committed CLIP pair) and for six cells of PGD,
+# CW, AutoAttack and lipschitz on the committed DiffViT of depth 4, on 8 to 64 images: PGD took 0.3 to 0.7 of its price there.
 PROCESSOR_SECONDS = {
     "AutoAttack": 3.8e-11,  # 2 cells
     "CW": 9.8e-12,  # 2 cells
