@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from pyarrow import parquet
@@ -19,7 +21,7 @@ from antiphase.config import InputError
 from antiphase.models.clip_config import VARIANTS, clip_of_sizes
 from antiphase.paper.catalog import chosen, groups, studies
 from antiphase.paper.claims import CLAIMS, verdicts
-from antiphase.paper.cost import Prices, duration, operations
+from antiphase.paper.cost import PROCESSOR_SECONDS, Prices, duration, fit, operations
 from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Ask, Model, Train, UserClip
@@ -167,9 +169,73 @@ def test_cost_grows_with_depth_steps_and_images_and_learns_from_finished_cells()
     small = grid.under_attack(shallow, grid.pgd(grid.middle))
     assert operations(replace(small, images=replace(small.images, n=256))) < operations(small)
     prices = Prices()
-    prices.learn("Train", 1e9, 2.0)
-    assert prices.seconds(shallow) == pytest.approx(2e-9 * operations(shallow))
+    listed = prices.seconds(small)
+    assert listed == pytest.approx(PROCESSOR_SECONDS["PGD"] / 2 * operations(small))
+    prices.learn("Train", operations(shallow), 10 * prices.seconds(shallow))
+    assert prices.seconds(small) == pytest.approx(10 * listed)  # a machine on which training is so much slower
+    prices.learn("PGD", 1e9, 2.0)
+    assert prices.seconds(small) == pytest.approx(2e-9 * operations(small))
     assert [duration(s) for s in (40, 600, 7200, 1e6)] == ["40 s", "10 min", "2.0 h", "12 days"]
+
+
+def measured_cells() -> list[dict]:
+    """Cells that were finished at the cpu scale on one thread, as a ledger has them."""
+    with (Path(__file__).parent / "measured_cells.csv").open() as file:
+        return [
+            {
+                "group": row["group"],
+                "operations": float(row["operations"]),
+                "processor_seconds": float(row["processor_seconds"]),
+                "environment": {"threads": 1},
+            }
+            for row in csv.DictReader(file)
+        ]
+
+
+def test_the_price_list_is_fitted_to_measured_cells():
+    fitted = {group: price["per_operation"] for group, price in fit(measured_cells()).items()}
+    assert fitted.keys() == PROCESSOR_SECONDS.keys()
+    assert fitted == pytest.approx(PROCESSOR_SECONDS, rel=0.03)  # it is written with two digits
+
+
+def test_by_the_price_list_measured_cells_cost_what_they_took():
+    """On two cores that is half of the processor time: together within a factor of 1.5, each group within 3."""
+    spent, listed = Counter(), Counter()
+    for cell in measured_cells():
+        spent[cell["group"]] += cell["processor_seconds"] / 2
+        listed[cell["group"]] += Prices().listed(cell["group"]) * cell["operations"]
+    assert 1 / 1.5 < listed.total() / spent.total() < 1.5
+    for group in spent:
+        assert 1 / 3 < listed[group] / spent[group] < 3, group
+
+
+def test_cells_of_many_threads_or_a_gpu_are_no_part_of_the_list():
+    cell = measured_cells()[0]
+    assert fit([cell | {"environment": {"threads": 2}}, cell | {"machine": {"device": "cuda"}}]) == {}
+
+
+def test_a_ledger_says_what_its_cells_took(ledger, cli, tmp_path):
+    result = json.loads(cli("study", "prices", "--ledger", ledger[0], "--json")[1])
+    single = {
+        row["provenance"]["group"]
+        for row in Ledger(ledger[0]).readable()
+        if row["provenance"]["environment"]["threads"] == 1
+    }
+    assert result["prices"].keys() == single
+    assert all(price["per_operation"] > 0 and price["cells"] > 0 for price in result["prices"].values())
+    code, out, _ = cli("study", "prices", "--ledger", tmp_path)
+    assert code == 0
+    assert "OMP_NUM_THREADS=1" in out
+
+
+def test_differences_of_another_encoder_are_in_points_with_n_and_seeds(tmp_path):
+    grid, answers = Grid.at("cpu"), Answers(Ledger(tmp_path))
+    study = studies()["other-encoder"]
+    fate = {"clean": [0, 1, 2], "label": [0, 1, 1], "changed_in_run": [[1, 0, 1]]}
+    answers.read |= {cell.key: {"attacks": [{"images": fate}] * 2} for cell in study.cells(grid)}
+    apart = [row for row in study.table(grid, answers) if row.label.startswith("differential - softmax")]
+    assert len(apart) == 5
+    assert {(row.unit, row.n, row.seeds, row.value) for row in apart} == {("points", 3, 3, 0.0)}
 
 
 # ------------------------------------------------------------------------------------------------- through the command line
@@ -262,7 +328,11 @@ def test_a_dry_run_of_the_paper_scale_prices_every_cell_and_does_nothing(cli, tm
     assert all(cell["seconds"] > 0 for cell in plan["planned"])
     assert plan["seconds"] == pytest.approx(sum(c["seconds"] for c in plan["planned"]), rel=0.01)
     assert not (tmp_path / "none").exists()
-    assert "days" in cli("study", "run", "all", "--scale", "paper", "--ledger", tmp_path / "none", "--dry-run")[1]
+    assert (
+        plan["seconds"] < 5 * 31_557_600
+    )  # years of one GPU, nearly all of them for training CLIPs on 7.9 million pairs
+    _, out, _ = cli("study", "run", "all", "--scale", "paper", "--ledger", tmp_path / "none", "--dry-run")
+    assert "on one GPU that does 10 TFLOP/s, an assumption" in out
 
 
 def test_data_that_are_not_here_leave_the_rest_to_run(cli, tmp_path, monkeypatch):

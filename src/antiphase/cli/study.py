@@ -16,7 +16,7 @@ from antiphase.evals.config import PAIRS, check_data_exists
 from antiphase.files import require_folder
 from antiphase.paper.catalog import chosen, studies, to_run
 from antiphase.paper.claims import plans, verdicts
-from antiphase.paper.cost import Prices
+from antiphase.paper.cost import Prices, fit
 from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Cell, data_sets, ordered
@@ -32,6 +32,7 @@ ACTIONS = {
     "verdicts": "every claim, decided by the ledger",
     "export": "all rows and tables into --out",
     "upgrade": "convert a ledger that an earlier version wrote",
+    "prices": "what an operation took in the ledger's cells, as the list in paper/cost.py has it",
 }
 EXAMPLES = """\
   antiphase study list
@@ -42,12 +43,13 @@ EXAMPLES = """\
   antiphase study status --ledger runs/studies
   antiphase study verdicts --scale cpu --ledger runs/cpu
   antiphase study export --scale cpu --ledger runs/cpu --out runs/cpu/export
-  antiphase study upgrade --ledger runs/cpu"""
+  antiphase study upgrade --ledger runs/cpu
+  antiphase study prices --ledger runs/cpu"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    action: tyro.conf.Positional[str]  # list, show, run, status, verdicts, export, upgrade
+    action: tyro.conf.Positional[str]  # list, show, run, status, verdicts, export, upgrade, prices
     names: tyro.conf.Positional[tuple[str, ...]] = ()  # studies: fig2a, or fig2 for all of its parts; none: all
     ledger: Path = Path("runs/studies")  # folder of finished cells; several scales and processes may share it
     scale: ScaleName = "smoke"  # sizes of everything; smoke is for tests and gives no verdict
@@ -98,6 +100,8 @@ def run(command: Command) -> dict[str, Any]:
         from antiphase.paper.upgrade import upgrade
 
         return about | upgrade(ledger)
+    if command.action == "prices":
+        return about | {"prices": fit(ledger.provenances())}
     answers = Answers(ledger)
     if command.action == "show":
         return about | {"studies": [_shown(study, grid, answers) for study in named]}
@@ -173,19 +177,26 @@ def _why_not(name: str, root: Path | None) -> str | None:
 
 def _planned(command: Command, named: list[Study], grid: Grid, ledger: Ledger) -> dict[str, Any]:
     cells = _cells(named, grid)
-    prices = Prices.learned(ledger.provenances())
+    prices = Prices.learned(ledger.provenances(), gpu=_on_gpu(command))
     todo = [cell for cell in cells if not ledger.has(cell)]
     costs = [prices.seconds(cell) for cell in todo]
     listed = [
-        {"kind": c.kind, "title": c.title, "key": c.key, "seconds": round(cost, 1)} for c, cost in zip(todo, costs)
+        {"kind": c.kind, "title": c.title, "key": c.key, "seconds": float(f"{cost:.3g}")}
+        for c, cost in zip(todo, costs)
     ]
     return {
         "planned": listed,
         "there": len(cells) - len(todo),
         "seconds": round(sum(costs), 1),
         "learned_from": prices.cells,
+        "basis": prices.basis,
         "absent": _absent(cells, command),
     }
+
+
+def _on_gpu(command: Command) -> bool:
+    """The paper scale is for a GPU machine, wherever its price is asked for."""
+    return command.device not in ("auto", "cpu") or (command.device == "auto" and command.scale == "paper")
 
 
 def _run(

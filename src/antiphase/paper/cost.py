@@ -1,4 +1,5 @@
-"""What a cell will cost: operations counted from its config, times the seconds an operation took in finished cells of its kind.
+"""What a cell will cost: operations counted from its config, times the seconds an operation took in finished cells of its kind,
+or takes by a price list before there is one.
 
 Counts are estimates: an attack is charged for images that are never fooled, a measure by what dominates it. No torch.
 """
@@ -15,7 +16,35 @@ from antiphase.models.config import Tower
 from antiphase.paper.questions import Ask, Cell, Evaluate, Images, OtherEncoder, Train, TrainClip, UserClip
 from antiphase.store import BACKWARD
 
-SECONDS = 1.5e-11  # an operation, on two AVX2 cores of their own; until a finished cell says better
+# Processor seconds per operation on one thread, group by group: the rule of `fit` on 373 cells of the cpu scale, which are in
+# tests/paper/measured_cells.csv (one cell where no number stands). November 2026, a virtual machine with AVX2 cores that were
+# shared with other work. The models are of depth 1, but for the evaluations (the committed CLIP pair) and for six cells of PGD,
+# CW, AutoAttack and lipschitz on the committed DiffViT of depth 4, on 8 to 64 images: PGD took 0.3 to 0.7 of its price there.
+PROCESSOR_SECONDS = {
+    "AutoAttack": 3.8e-11,  # 2 cells
+    "CW": 9.8e-12,  # 2 cells
+    "PGD": 2.5e-11,  # 199 cells
+    "PGD patch": 1.6e-11,  # 105 cells
+    "Train": 2.9e-11,  # 49 cells
+    "adversarial training": 2.5e-11,
+    "alignment R1": 3.2e-11,  # 2 cells
+    "alignment R3": 2.8e-11,
+    "alignment R8": 3.8e-12,
+    "branch picture": 7.4e-12,
+    "cancellation": 1.5e-11,
+    "correlation": 6.0e-11,
+    "depth": 1.8e-11,
+    "few-shot": 1.3e-10,
+    "lipschitz": 2.1e-11,  # 2 cells
+    "predictions": 2.6e-11,
+    "probe": 1.2e-09,
+    "retrieval": 4.1e-11,
+    "zero-shot": 1.6e-11,
+}
+GENERAL = 3.0e-11  # of a group that was not measured (TrainClip, OtherEncoder, theory): about that of training
+CORES = 2  # that a price is for: the processor seconds, halved
+GPU_OPERATIONS_PER_SECOND = 1e13  # useful ones, of one GPU: an assumption, which a dry run states
+TINY = ("UserClip",)  # reading a model: its seconds are not those of its operations
 FULL = {  # images of the train and test split, where all of them are used
     "digits": (1_437, 360),
     "tiles-digits": (1_437, 360),
@@ -80,15 +109,19 @@ def price_group(cell: Cell) -> str:
 
 @dataclass
 class Prices:
-    """Seconds per operation, learned from finished cells: of the same kind where there is one, else of any."""
+    """Seconds per operation: learned from finished cells of the same group; before there is one, the list's, made as much
+    dearer or cheaper as the other groups came out here. A GPU has no list: it is priced by its stated throughput."""
 
+    gpu: bool = False
     per_operation: dict[str, list[float]] = field(default_factory=dict)
 
     @classmethod
-    def learned(cls, provenances: Iterable[dict[str, Any]]) -> Prices:
-        prices = cls()
+    def learned(cls, provenances: Iterable[dict[str, Any]], *, gpu: bool = False) -> Prices:
+        """From the cells that were finished on the same kind of device."""
+        prices = cls(gpu)
         for cost in provenances:
-            prices.learn(cost["group"], cost["operations"], cost["seconds"])
+            if (_device(cost) != "cpu") == gpu:
+                prices.learn(cost["group"], cost["operations"], cost["seconds"])
         return prices
 
     def learn(self, group: str, operations: float, seconds: float) -> None:
@@ -99,10 +132,45 @@ class Prices:
     def cells(self) -> int:
         return sum(map(len, self.per_operation.values()))
 
+    def listed(self, group: str) -> float:
+        """Before any cell is finished."""
+        return 1 / GPU_OPERATIONS_PER_SECOND if self.gpu else PROCESSOR_SECONDS.get(group, GENERAL) / CORES
+
     def seconds(self, cell: Cell) -> float:
-        every = [price for prices in self.per_operation.values() for price in prices]
-        own = self.per_operation.get(price_group(cell)) or every
-        return operations(cell) * (median(own) if own else SECONDS)
+        group = price_group(cell)
+        if own := self.per_operation.get(group):
+            return operations(cell) * median(own)
+        here = [
+            median(prices) / self.listed(other) for other, prices in self.per_operation.items() if other not in TINY
+        ]
+        return operations(cell) * self.listed(group) * (median(here) if here else 1.0)
+
+    @property
+    def basis(self) -> str:
+        """What a price rests on, in words."""
+        if self.cells:
+            return f"priced by {self.cells} finished cells"
+        if self.gpu:
+            return f"on one GPU that does {GPU_OPERATIONS_PER_SECOND / 1e12:g} TFLOP/s, an assumption: no cell is finished yet"
+        return f"on {CORES} CPU cores of their own, by the price list: no cell is finished yet"
+
+
+def fit(provenances: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """A price list from finished cells, as PROCESSOR_SECONDS has it: of each group the processor time of all its cells divided
+    by their operations. Of cells that ran on one thread: several threads also count the time in which they wait."""
+    spent: dict[str, list[tuple[float, float]]] = {}
+    for cost in provenances:
+        single = cost["environment"]["threads"] == 1 and _device(cost) == "cpu"
+        if single and cost["operations"] > 0 and cost["group"] not in TINY:
+            spent.setdefault(cost["group"], []).append((cost["operations"], cost["processor_seconds"]))
+    return {
+        group: {"per_operation": sum(s for _, s in cells) / sum(o for o, _ in cells), "cells": len(cells)}
+        for group, cells in sorted(spent.items())
+    }
+
+
+def _device(cost: dict[str, Any]) -> str:
+    return str(cost.get("machine", {}).get("device", "cpu"))
 
 
 def duration(seconds: float) -> str:

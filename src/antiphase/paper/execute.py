@@ -226,7 +226,7 @@ def run(
     """
     ledger, plan, outcome = place.ledger, ordered(cells), Outcome()
     rows = [row for row in map(ledger.row, plan) if row is not None]  # a damaged one is named before anything is done
-    prices = Prices.learned(row["provenance"] for row in rows)
+    prices = Prices.learned((row["provenance"] for row in rows), gpu=str(place.device) != "cpu")
     todo = [cell for cell in plan if not ledger.has(cell)]
     outcome.present = [cell.key for cell in plan if ledger.has(cell)]
     with console.progress("cells", len(plan), len(plan) - len(todo)) as advance:

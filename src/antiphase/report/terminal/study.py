@@ -84,14 +84,8 @@ def show_run(result: Row) -> None:
 def _show_plan(result: Row) -> None:
     for cell in result["planned"]:
         _print(f"{duration(cell['seconds']):>8}  {cell['title']}")
-    learned = result["learned_from"]
-    basis = (
-        f"priced by {learned} finished cells"
-        if learned
-        else "priced by operations on two CPU cores: no cell is finished yet"
-    )
-    total = duration(result["seconds"])
-    _print(f"{len(result['planned'])} cells to do, about {total} ({basis}); {result['there']} are there", "bold")
+    todo, total = len(result["planned"]), duration(result["seconds"])
+    _print(f"{todo} cells to do, about {total} ({result['basis']}); {result['there']} are there", "bold")
     for name, why in result["absent"].items():
         _print(f"{name}: {why}", "yellow")
 
@@ -146,6 +140,14 @@ def show_upgrade(result: Row) -> None:
     _print(f"{result['converted']} rows converted, {result['present']} were as they should be{damaged}")
 
 
+def show_prices(result: Row) -> None:
+    """As lines of PROCESSOR_SECONDS."""
+    for group, price in result["prices"].items():
+        _print(f'    "{group}": {price["per_operation"]:.1e},  # {price["cells"]} cells')
+    if not result["prices"]:
+        _print(f"{result['ledger']} has no cell that ran on one CPU thread: run one with OMP_NUM_THREADS=1", "yellow")
+
+
 SHOWN: dict[str, Callable[[Row], None]] = {
     "list": show_list,
     "show": show_study,
@@ -154,4 +156,5 @@ SHOWN: dict[str, Callable[[Row], None]] = {
     "verdicts": show_verdicts,
     "export": show_export,
     "upgrade": show_upgrade,
+    "prices": show_prices,
 }
