@@ -89,7 +89,7 @@ SCALES: dict[ScaleName, Scale] = {
         accuracy_floor=None,
     ),
     "cpu": Scale(
-        purpose="a laptop evening: each study under an hour",
+        purpose="a laptop: from minutes to a few hours per study",
         data="cifar10",
         train_images=10_000,
         width=96,

@@ -104,7 +104,7 @@ def run(command: Command) -> dict[str, Any]:
         return about | {"prices": fit(ledger.provenances())}
     answers = Answers(ledger)
     if command.action == "show":
-        return about | {"studies": [_shown(study, grid, answers) for study in named]}
+        return about | {"studies": [_shown(command, study, grid, answers) for study in named]}
     if command.action == "status":
         return about | _status(named, grid, ledger)
     if command.action == "verdicts":
@@ -130,7 +130,6 @@ def _described(study: Study, grid: Grid) -> dict[str, Any]:
         "question": study.question,
         "claims": list(study.claims),
         "minutes": study.minutes,
-        "priced": study.priced,
         "clip": study.clip,
     }
 
@@ -142,9 +141,9 @@ def _table(study: Study, grid: Grid, answers: Answers) -> dict[str, Any]:
     return {"name": study.name, "title": title, "surrogate": stands_in, "scale": grid.scale, "lines": lines}
 
 
-def _shown(study: Study, grid: Grid, answers: Answers) -> dict[str, Any]:
+def _shown(command: Command, study: Study, grid: Grid, answers: Answers) -> dict[str, Any]:
     cells, predictions = study.cells(grid), study.predictions(grid)
-    prices = Prices.learned(answers.ledger.provenances())
+    prices = Prices.learned(answers.ledger.provenances(), gpu=_on_gpu(command))
     return {
         **_described(study, grid),
         "cells": [{"kind": cell.kind, "title": cell.title, "key": cell.key} for cell in cells],

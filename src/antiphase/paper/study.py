@@ -206,8 +206,7 @@ class Study:
     predictions: Callable[[Grid], list[Prediction]] = no_predictions
     claims: tuple[str, ...] = ()  # that its predictions are about; a small scale may have predictions for fewer
     aliases: tuple[str, ...] = ()  # other names that the command line takes
-    minutes: float  # of two cores at the cpu scale, on an empty ledger: processor time, halved
-    priced: bool = False  # from one seed of three; else every cell was run
+    minutes: float  # of two cores at the cpu scale, on an empty ledger, by the price list (paper/cost.py)
     clip: bool = False  # takes --clip and --diffclip, and trains surrogates without them
 
     def titled(self, grid: Grid) -> str:

@@ -141,8 +141,7 @@ STUDIES = (
         title="CLIP on tiles: retrieval, zero-shot and pairs of statements by variant of DiffCLIP",
         question="What do differential attention in one tower or both, lambda_init and a schedule do to a small CLIP that "
         "learns who stands where?",
-        minutes=45.0,
-        priced=True,
+        minutes=204.1,
         lines=lines,
     ),
 )

@@ -58,7 +58,7 @@ STUDIES = (
         aliases=("x3",),
         title="X3: initialisation, output gain, untrained models, shuffled and pseudo-branches",
         question="How much of attack success and opposition is the initialisation, the gain, or there without any training?",
-        minutes=7.1,
+        minutes=32.6,
         lines=lines,
     ),
 )

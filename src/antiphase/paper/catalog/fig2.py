@@ -126,7 +126,7 @@ STUDIES = (
             f"{data_names(data_sets(grid))}"
         ),
         question="Is a depth-1 DiffViT easier to fool than its ViT at every budget, and does the gap narrow with more classes?",
-        minutes=12.7,
+        minutes=64.2,
         lines=_lines(pixels, variants),
         predictions=lambda grid: [*_easier_to_fool(pixels, "pixels")(grid), *_narrows(grid)],
     ),
@@ -138,7 +138,7 @@ STUDIES = (
             f"{data_names(data_sets(grid))}"
         ),
         question="Is a depth-1 DiffViT easier to fool than its ViT by a patch of every width?",
-        minutes=4.3,
+        minutes=21.3,
         lines=_lines(patches),
         predictions=_easier_to_fool(patches, "patches"),
     ),

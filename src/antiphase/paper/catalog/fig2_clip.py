@@ -70,8 +70,7 @@ STUDIES = (
             f"{data_names(grid.clip_data.values())}"
         ),
         question="Is DiffCLIP easier to fool than CLIP by perturbed pixels?",
-        minutes=9.3,
-        priced=True,
+        minutes=50.7,
         lines=_lines(pixels, ASR),
         predictions=_predictions(pixels, equally=False),
         clip=True,
@@ -84,8 +83,7 @@ STUDIES = (
             f"{data_names(grid.clip_data.values())}"
         ),
         question="Is DiffCLIP easier to fool than CLIP by a patch?",
-        minutes=7.7,
-        priced=True,
+        minutes=38.8,
         lines=_lines(patches, ASR),
         predictions=_predictions(patches, equally=True),
         clip=True,
@@ -97,8 +95,7 @@ STUDIES = (
             f"{data_names(grid.clip_data.values())}"
         ),
         question="Do restarts raise attack success on CLIP and DiffCLIP, and does their order stay?",
-        minutes=9.3,
-        priced=True,
+        minutes=50.7,
         lines=_lines(pixels, UNION),
         clip=True,
     ),

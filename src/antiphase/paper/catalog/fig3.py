@@ -95,8 +95,7 @@ STUDIES = (
             f"{depths(grid.depths)}, {data_name(grid.data)}"
         ),
         question="Does the DiffViT become harder to fool with depth and cross below the ViT, and do both saturate at 4/255?",
-        minutes=33.9,
-        priced=True,
+        minutes=137.0,
         lines=lambda grid: [*accuracy_lines(grid), *depth_lines(grid, pgd(grid), ASR)],
         predictions=_pgd_predictions,
     ),
@@ -107,8 +106,7 @@ STUDIES = (
             f"Figure 3b: AutoAttack at {budgets((grid.middle, grid.large))} on {depths(grid.depths)}, {data_name(grid.data)}"
         ),
         question="Does AutoAttack show the same trend with depth as PGD?",
-        minutes=40.5,
-        priced=True,
+        minutes=234.7,
         lines=lambda grid: depth_lines(grid, autoattack(grid), (*ASR, "robust_error")),
         predictions=_autoattack_predictions,
     ),

@@ -107,8 +107,7 @@ STUDIES = (
             f"{data_name(grid.data)}"
         ),
         question="Does a deeper DiffViT need a larger perturbation?",
-        minutes=29.5,
-        priced=True,
+        minutes=112.6,
         lines=lines,
         predictions=predictions,
     ),

@@ -152,8 +152,7 @@ STUDIES = (
             f"Figure 4: local Lipschitz of the maps layer by layer, {depths(grid.depths)}, {data_names(data_sets(grid))}"
         ),
         question="Is L largest where lambda is large, lower in later layers, and wider spread in the DiffViT?",
-        minutes=26.7,
-        priced=True,
+        minutes=118.2,
         lines=lines,
         predictions=predictions,
     ),

@@ -91,8 +91,7 @@ STUDIES = (
             f"Figure 5: frequency of negative gradient alignment, {depths(grid.depths)}, {data_names(data_sets(grid))}"
         ),
         question="Do the input gradients of A1 and A2 oppose each other on more than half of the images, beyond the controls?",
-        minutes=33.0,
-        priced=True,
+        minutes=143.4,
         lines=lines,
         predictions=predictions,
     ),

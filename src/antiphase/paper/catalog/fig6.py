@@ -56,8 +56,7 @@ STUDIES = (
             f"Figure 6: fooled by {any_restart(grid.s.pgd_restarts)} of PGD, {data_names(fig2.data_sets(grid))}"
         ),
         question="Do restarts raise attack success, and do the order of the models and the depth trend stay?",
-        minutes=40.2,
-        priced=True,
+        minutes=165.8,
         lines=lines,
         predictions=predictions,
     ),

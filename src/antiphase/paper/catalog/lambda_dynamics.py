@@ -37,8 +37,7 @@ STUDIES = (
         name="lambda-dynamics",
         title="lambda per layer over epochs and seeds",
         question="Where does training take lambda, layer by layer, and does it leave (0, 1)?",
-        minutes=21.2,
-        priced=True,
+        minutes=53.3,
         lines=lines,
     ),
 )

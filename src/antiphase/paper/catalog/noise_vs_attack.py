@@ -74,8 +74,7 @@ STUDIES = (
             f"X1: changes of A1 and A2 under noise and under attack of {_question().eps}, {data_name(grid.data)}"
         ),
         question="Do the two maps move alike under noise (cancelled) and against each other under attack (amplified)?",
-        minutes=17.2,
-        priced=True,
+        minutes=42.9,
         lines=lines,
         predictions=predictions,
     ),

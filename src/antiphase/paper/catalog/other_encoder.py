@@ -85,8 +85,7 @@ STUDIES = (
         aliases=("c2",),
         title="C2: an encoder that is no CLIP's, with and without differential attention, on the same pairs",
         question="Does differential attention make another encoder, trained on the same pairs, better or easier to fool?",
-        minutes=11.0,
-        priced=True,
+        minutes=41.6,
         lines=lines,
     ),
 )

@@ -88,7 +88,7 @@ STUDIES = (
             f"PGD at {grid.middle} ({restarts(grid.s.pgd_restarts)})"
         ),
         question="Does attack success rise to lambda_init 0.8 and fall beyond, and is it the subtraction or the gain?",
-        minutes=9.2,
+        minutes=34.7,
         lines=lines,
         predictions=predictions,
     ),

@@ -87,8 +87,7 @@ STUDIES = (
             f"patches and PGD ({restarts(grid.s.pgd_restarts)})"
         ),
         question="Is the DiffViT easier to fool on Tiny ImageNet too, most at 1/255, and do both converge at 4/255?",
-        minutes=22.8,
-        priced=True,
+        minutes=106.0,
         lines=lines,
         predictions=predictions,
     ),

@@ -92,8 +92,7 @@ STUDIES = (
             f"Table 3: adversarial training of a DiffViT of depth 1 on {data_name(grid.data)} at {budgets(_budgets(grid))}"
         ),
         question="What does adversarial training at 0.25, 0.5 and 1/255 buy at each budget, and what does it cost in accuracy?",
-        minutes=16.2,
-        priced=True,
+        minutes=85.0,
         lines=lines,
         predictions=predictions,
     ),

@@ -27,7 +27,7 @@ def show_table(study: Row) -> None:
 
 def show_list(result: Row) -> None:
     for study in result["studies"]:
-        cost = f"{'about ' * study['priced']}{duration(60 * study['minutes'])} at cpu"
+        cost = f"about {duration(60 * study['minutes'])} at cpu"
         claims = ", ".join(study["claims"]) or "no claim of its own"
         pair = "; takes --clip and --diffclip" if study["clip"] else ""
         _print(study["name"], "bold")
