@@ -24,9 +24,9 @@ from antiphase.measures.stats import wilson
 from antiphase.models.clip_config import VARIANTS, clip_of_sizes
 from antiphase.paper.catalog import studies
 from antiphase.paper.claims import CLAIMS
-from antiphase.paper.contrasts import PLAN
 from antiphase.paper.grid import Grid
 from antiphase.paper.questions import UserClip
+from antiphase.paper.series import PLAN
 from antiphase.paper.study import Prediction
 from antiphase.paper.verdict_rule import GAP, POWER
 from antiphase.scales import ScaleName

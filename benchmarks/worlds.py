@@ -19,9 +19,10 @@ from scipy.optimize import brentq
 from antiphase.measures.seed_intervals import PerImage
 from antiphase.measures.stats import Contrast
 from antiphase.paper.claims import CLAIMS
-from antiphase.paper.contrasts import ALIKE, Group, Series
+from antiphase.paper.contrasts import Group
 from antiphase.paper.grid import Grid
 from antiphase.paper.questions import Model, UserClip
+from antiphase.paper.series import ALIKE, Series
 from antiphase.paper.study import Prediction, Study
 from antiphase.paper.verdict_rule import decide
 

@@ -7,10 +7,11 @@ from antiphase.config import Budget, to_plain
 from antiphase.measures.stats import Contrast
 from antiphase.paper.catalog import studies
 from antiphase.paper.claims import CLAIMS, verdicts
-from antiphase.paper.contrasts import Series, about_equal, success
+from antiphase.paper.contrasts import about_equal
 from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Train, ordered
+from antiphase.paper.series import Series, Success
 from antiphase.paper.study import Answers
 from antiphase.paper.verdict_rule import decide, place_of, why_uninformative
 
@@ -289,7 +290,7 @@ def test_about_equal_is_said_of_the_mean_difference(gaps, places):
         name: tuple(grid.under_attack(make(seed), grid.pgd(grid.middle), 10_000) for seed in range(9))
         for name, make in (("ViT", grid.vit), ("DiffViT", grid.diffvit))
     }
-    series = [Series(cells[name], success("asr_change")) for name in ("DiffViT", "ViT")]
+    series = [Series(cells[name], Success("asr_change")) for name in ("DiffViT", "ViT")]
     above, below = (
         place_of(p.contrast(lambda s: s.arm(world))) for p in about_equal("K1", "gap", "part", "asr_change", series)
     )

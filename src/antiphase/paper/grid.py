@@ -21,8 +21,8 @@ from antiphase.measures.crossover import crossover
 from antiphase.measures.seed_intervals import PerSeed, difference
 from antiphase.models.clip_config import VARIANTS, clip_of_sizes
 from antiphase.models.config import Attention, Differential, Softmax, ViTConfig
-from antiphase.paper.contrasts import Series, Values, difference_line, line, success, trained_lines
 from antiphase.paper.questions import Ask, Images, Model, Train, TrainClip, UserClip
+from antiphase.paper.series import Series, Success, Values, difference_line, line, trained_lines
 from antiphase.paper.study import FIGURE_ONLY, Answers, Label, Line, Tick
 from antiphase.scales import SCALES, Scale, ScaleName
 from antiphase.training.config import ContrastiveConfig, TrainConfig
@@ -282,7 +282,7 @@ def depth_lines(
     table: list[Line] = []
     for what, ask in asks.items():
         for reading in readings:
-            by_depth = {depth: vit_series(grid, depth, ask, success(reading)) for depth in grid.depths}
+            by_depth = {depth: vit_series(grid, depth, ask, Success(reading)) for depth in grid.depths}
             for depth, both in by_depth.items():
                 at = Tick.at("depth", depth)
                 printed = reference if reading == readings[0] else None
@@ -357,7 +357,7 @@ def clip_lines(
         where = grid.clip_place(named)
         for tick, attack in attacks.items():
             for reading in readings:
-                both = clip_series(grid, data, clips_under(attack), success(reading))
+                both = clip_series(grid, data, clips_under(attack), Success(reading))
                 printed = reference if reading == readings[0] else None
                 for name, series in both.items():
                     table.append(line(Label(name, where, tick), series, reading, reference=printed))

@@ -7,9 +7,10 @@ from dataclasses import replace
 from antiphase.measures.questions import PredictionQuestion
 from antiphase.measures.seed_intervals import difference
 from antiphase.models.config import Differential
-from antiphase.paper.contrasts import Series, about_equal, difference_line, line, predict, success
+from antiphase.paper.contrasts import about_equal, predict
 from antiphase.paper.grid import Grid
 from antiphase.paper.questions import Ask, Model
+from antiphase.paper.series import Series, Success, difference_line, line
 from antiphase.paper.study import Label, Line, Prediction, Study
 
 OOD = ("imagenet-v2", "imagenet-a", "imagenet-r", "imagenet-sketch")
@@ -33,7 +34,7 @@ def _accuracy(grid: Grid, variant: str, data: str) -> Series:
         Ask(of=model, images=grid.clip_images(model, data), question=PredictionQuestion(), prompts=prompts)
         for model in _models(grid, variant)
     )
-    return Series(cells, success("accuracy"))
+    return Series(cells, Success("accuracy"))
 
 
 def _imagenet(grid: Grid) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from antiphase.attacks import Linf, fgsm
 from antiphase.attacks.config import Attack
 from antiphase.config import Budget
-from antiphase.paper.contrasts import ASR
 from antiphase.paper.grid import Grid, clip_lines
+from antiphase.paper.series import ASR
 from antiphase.paper.study import Study, Tick
 
 BUDGETS = ("0.5/255", "1/255", "2/255", "4/255", "8/255")

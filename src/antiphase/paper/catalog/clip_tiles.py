@@ -13,9 +13,9 @@ import numpy as np
 from antiphase.clip_scales import TILE_SCALES
 from antiphase.measures.questions import PredictionQuestion
 from antiphase.models.config import Attention, Differential, Schedule, Softmax
-from antiphase.paper.contrasts import Series, difference_line, line, success
 from antiphase.paper.grid import Grid, tile_clips, tile_images
 from antiphase.paper.questions import Ask, Evaluate, Model
+from antiphase.paper.series import Series, Success, difference_line, line
 from antiphase.paper.study import SURROGATE, Answers, Label, Line, Study
 
 Towers = tuple[tuple[Attention, ...], tuple[Attention, ...]]  # vision, text
@@ -78,7 +78,7 @@ def lines(grid: Grid) -> list[Line]:
 def _zero_shot(grid: Grid, models: list[Model]) -> Series:
     images = tile_images(grid)
     asked = tuple(Ask(of=model, images=images, question=PredictionQuestion()) for model in models)
-    return Series(asked, success("accuracy"))
+    return Series(asked, Success("accuracy"))
 
 
 def _cells(grid: Grid, reading: str, models: list[Model]) -> tuple[Evaluate, ...]:

@@ -5,19 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from antiphase.paper.catalog.fig5 import alignment_of
-from antiphase.paper.contrasts import (
-    ASR,
-    PAIRS,
-    Series,
-    difference_line,
-    line,
-    mean_of,
-    negative,
-    success,
-    trained_lines,
-)
 from antiphase.paper.grid import Grid
 from antiphase.paper.questions import Train
+from antiphase.paper.series import ASR, PAIRS, Series, Success, difference_line, line, mean_of, negative, trained_lines
 from antiphase.paper.study import Label, Line, Study
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -39,10 +29,10 @@ def lines(grid: Grid) -> list[Line]:
         models = _models(grid, variant)
         table += trained_lines(Label("DiffViT", variant), models)
         for reading in ASR:
-            diff = Series(tuple(grid.under_attack(model, attack) for model in models), success(reading))
+            diff = Series(tuple(grid.under_attack(model, attack) for model in models), Success(reading))
             where = (variant, f"eps {grid.middle}")
             table.append(line(Label("DiffViT", *where), diff, reading))
-            base = Series(softmax, success(reading))
+            base = Series(softmax, Success(reading))
             table.append(difference_line(Label("DiffViT - ViT", *where), diff, base, reading))
         cells = alignment_of(grid, models, "R1")
         for pairs in PAIRS:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from antiphase.attacks.config import Attack
 from antiphase.measures.seed_intervals import difference, difference_of_gaps
-from antiphase.paper.contrasts import ASR, Series, difference_line, line, predict, success, trained_lines
+from antiphase.paper.contrasts import predict
 from antiphase.paper.grid import VIT_NAMES, Grid
 from antiphase.paper.questions import Ask
+from antiphase.paper.series import ASR, Series, Success, difference_line, line, trained_lines
 from antiphase.paper.study import FIGURE_ONLY, Label, Line, Prediction, Study, Tick
 from antiphase.paper.titles import budgets, data_names, listed, restarts
 
@@ -38,7 +39,7 @@ def twins(grid: Grid, data: str, attack: Attack) -> dict[str, tuple[Ask, ...]]:
 
 
 def series(grid: Grid, data: str, attack: Attack, reading: str) -> dict[str, Series]:
-    return {name: Series(cells, success(reading)) for name, cells in twins(grid, data, attack).items()}
+    return {name: Series(cells, Success(reading)) for name, cells in twins(grid, data, attack).items()}
 
 
 def gap(grid: Grid, data: str, attack: Attack, reading: str) -> list[Series]:

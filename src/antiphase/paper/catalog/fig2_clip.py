@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from antiphase.attacks.config import Attack
 from antiphase.measures.seed_intervals import difference, difference_of_gaps
-from antiphase.paper.contrasts import ALIKE, ASR, Series, about_equal, at_least, predict, success
+from antiphase.paper.contrasts import about_equal, at_least, predict
 from antiphase.paper.grid import Grid, clip_lines, clip_series, clips_under
+from antiphase.paper.series import ALIKE, ASR, Series, Success
 from antiphase.paper.study import FIGURE_ONLY, Line, Prediction, Study, Tick
 from antiphase.paper.titles import any_restart, budgets, data_names, listed, restarts
 
@@ -57,7 +58,7 @@ def _predictions(attacks: Make, *, equally: bool) -> Callable[[Grid], list[Predi
 
 
 def _gap(grid: Grid, named: str, attack: Attack, reading: str) -> list[Series]:
-    both = clip_series(grid, grid.clip_data[named], clips_under(attack), success(reading))
+    both = clip_series(grid, grid.clip_data[named], clips_under(attack), Success(reading))
     return [both["DiffCLIP"], both["CLIP"]]
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from antiphase.measures.seed_intervals import difference
 from antiphase.measures.stats import Array
-from antiphase.paper.contrasts import ASR, Group, Series, along_depth, predict, predict_sum, success
+from antiphase.paper.contrasts import Group, along_depth, predict, predict_sum
 from antiphase.paper.grid import AskVit, Grid, accuracy_lines, depth_lines, vit_series, vits_under
+from antiphase.paper.series import ASR, Series, Success
 from antiphase.paper.study import Prediction, Study
 from antiphase.paper.titles import budgets, data_name, depths, restarts
 
@@ -27,7 +28,7 @@ def twins(grid: Grid, ask: AskVit, reading: str) -> Callable[[int], tuple[Series
     """Of a depth: DiffViT first, so that their difference is above 0 where it is easier to fool."""
 
     def at(depth: int) -> tuple[Series, Series]:
-        both = vit_series(grid, depth, ask, success(reading))
+        both = vit_series(grid, depth, ask, Success(reading))
         return both["DiffViT"], both["ViT"]
 
     return at
@@ -60,7 +61,7 @@ def _pgd_predictions(grid: Grid) -> list[Prediction]:
             name = f"ASR of ViT - DiffViT at depth {deepest}, by the line through all depths, {where}"
             listed.append(predict_sum("K3", name, grid.data, reading, ends))
     for depth in grid.depths:
-        for name, series in vit_series(grid, depth, large, success("asr_correct")).items():
+        for name, series in vit_series(grid, depth, large, Success("asr_correct")).items():
             what = f"ASR of {name}, depth {depth}, PGD {grid.large}, above {100 * SATURATED:.0f} %"
             listed.append(predict("K4", what, grid.data, "asr_correct", [series], _above_saturation, threshold=True))
     return listed

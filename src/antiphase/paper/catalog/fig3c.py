@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from antiphase.paper.contrasts import Series, along_depth, distance, fooled_within, line, predict_sum, success
+from antiphase.paper.contrasts import along_depth, predict_sum
 from antiphase.paper.grid import AskVit, Grid, crossover_line, vit_series, vits_under
+from antiphase.paper.series import Series, Success, distance, fooled_within, line
 from antiphase.paper.study import FIGURE_ONLY, Answers, Label, Line, Prediction, Study, Tick
 from antiphase.paper.titles import data_name, depths
 
@@ -62,7 +63,7 @@ def lines(grid: Grid) -> list[Line]:
             for name, series in _distances(grid, depth, quantile).items():
                 reference = FIGURE_ONLY if what == "largest" else None
                 table.append(line(Label(name, at), series, f"CW l2, {what}", reference=reference, unit=""))
-        for name, series in vit_series(grid, depth, _cw(grid), success("asr_correct")).items():
+        for name, series in vit_series(grid, depth, _cw(grid), Success("asr_correct")).items():
             table.append(line(Label(name, at), series, "share of correct images that CW fools"))
     pairs = [(d["ViT"], d["DiffViT"]) for d in (_distances(grid, depth, 0.5) for depth in grid.depths)]
     crossing = crossover_line(grid, Label("crossover depth", "CW"), pairs, "- median CW l2")

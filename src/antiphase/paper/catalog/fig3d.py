@@ -6,9 +6,10 @@ import numpy as np
 
 from antiphase.measures.questions import Estimator, LipschitzQuestion
 from antiphase.measures.seed_intervals import log_ratio
-from antiphase.paper.contrasts import Series, along_depth, line, mean_of, predict, predict_sum
+from antiphase.paper.contrasts import along_depth, predict, predict_sum
 from antiphase.paper.grid import AskVit, Grid, vit_series
 from antiphase.paper.questions import Ask, Train
+from antiphase.paper.series import Series, line, mean_of
 from antiphase.paper.study import FIGURE_ONLY, Label, Line, Prediction, Study, Tick
 from antiphase.paper.titles import data_name, depths
 

@@ -11,9 +11,10 @@ from antiphase.measures.seed_intervals import log_ratio
 from antiphase.measures.stats import Array, ranked_alike
 from antiphase.paper.catalog.fig2 import data_sets
 from antiphase.paper.catalog.fig3d import lipschitz, sampled
-from antiphase.paper.contrasts import Series, lambdas, line, log_of, mean_of, over_models, predict_ranks, predict_sum
+from antiphase.paper.contrasts import over_models, predict_ranks, predict_sum
 from antiphase.paper.grid import VIT_NAMES, Grid, vits
 from antiphase.paper.questions import Ask, Model
+from antiphase.paper.series import Series, lambdas, line, log_of, mean_of
 from antiphase.paper.study import FIGURE_ONLY, Answers, Label, Line, Prediction, Study, Tick
 from antiphase.paper.titles import data_names, depths
 

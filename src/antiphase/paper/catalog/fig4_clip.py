@@ -7,9 +7,10 @@ import numpy as np
 from antiphase.measures.questions import AlignmentQuestion, LipschitzQuestion
 from antiphase.measures.stats import Array
 from antiphase.paper.catalog.fig4 import box_lines, lambda_line
-from antiphase.paper.contrasts import PAIRS, Series, line, mean_of, negative, predict, undecided
+from antiphase.paper.contrasts import predict
 from antiphase.paper.grid import Grid, clips
 from antiphase.paper.questions import Ask, Images, Model
+from antiphase.paper.series import PAIRS, Series, line, mean_of, negative, undecided
 from antiphase.paper.study import FIGURE_ONLY, Label, Line, Prediction, Study, Tick
 from antiphase.paper.titles import data_name
 

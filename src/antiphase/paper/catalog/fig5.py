@@ -6,9 +6,10 @@ from antiphase.measures.questions import AlignmentQuestion
 from antiphase.measures.stats import Array
 from antiphase.paper.catalog.fig2 import data_sets
 from antiphase.paper.catalog.fig4 import shown
-from antiphase.paper.contrasts import PAIRS, Series, line, mean_of, negative, predict, stacked, undecided
+from antiphase.paper.contrasts import predict
 from antiphase.paper.grid import Grid
 from antiphase.paper.questions import Ask, Train
+from antiphase.paper.series import PAIRS, Series, line, mean_of, negative, stacked, undecided
 from antiphase.paper.study import FIGURE_ONLY, Label, Line, Prediction, Study, Tick
 from antiphase.paper.titles import data_names, depths
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from antiphase.measures.seed_intervals import difference
 from antiphase.paper.catalog import fig2, fig3
-from antiphase.paper.contrasts import Group, difference_line, line, predict_sum
+from antiphase.paper.contrasts import Group, predict_sum
 from antiphase.paper.grid import VIT_NAMES, Grid, depth_lines
+from antiphase.paper.series import difference_line, line
 from antiphase.paper.study import FIGURE_ONLY, Label, Line, Prediction, Study
 from antiphase.paper.titles import any_restart, data_names
 

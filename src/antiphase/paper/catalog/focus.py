@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from antiphase.config import Names
 from antiphase.measures.questions import FocusQuestion
 from antiphase.models.config import Differential, Softmax
-from antiphase.paper.contrasts import ASR, Series, difference_line, line, mean_of, success
 from antiphase.paper.grid import CLIP_NAMES, VIT_NAMES, Grid, attack_on, tile_clips, tile_images
 from antiphase.paper.questions import Ask, Images, Model
+from antiphase.paper.series import ASR, Series, Success, difference_line, line, mean_of
 from antiphase.paper.study import Label, Line, Study, Tick
 
 UNDER = ("clean", "scrambled", "pgd")
@@ -113,7 +113,7 @@ def _attack_lines(grid: Grid, pair: Pair) -> list[Line]:
     }
     at = Tick.eps(grid.middle)
     for reading in ("accuracy", *ASR):
-        both = {kind: Series(each, success(reading)) for kind, each in cells.items()}
+        both = {kind: Series(each, Success(reading)) for kind, each in cells.items()}
         for kind, name in zip(MAPS, pair.names):
             table.append(line(Label(name, at, pair.where), both[kind], reading))
         apart = Label(f"{pair.names[1]} - {pair.names[0]}", at, pair.where)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from antiphase.measures.questions import CorrelationQuestion
 from antiphase.measures.seed_intervals import difference
-from antiphase.paper.contrasts import Series, line, mean_of, predict
+from antiphase.paper.contrasts import predict
 from antiphase.paper.grid import Grid
 from antiphase.paper.questions import Ask
+from antiphase.paper.series import Series, line, mean_of
 from antiphase.paper.study import Label, Line, Prediction, Study
 
 IMAGES = ("clean", "gaussian8", "gaussian16", "gaussian32", "blur", "jpeg50")

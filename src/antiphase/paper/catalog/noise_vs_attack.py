@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from antiphase.config import Names
 from antiphase.measures.questions import CancellationQuestion
-from antiphase.paper.contrasts import Series, difference_line, lambdas, line, mean_of, predict, predict_ranks
+from antiphase.paper.contrasts import predict, predict_ranks
 from antiphase.paper.grid import Grid
 from antiphase.paper.questions import Ask
+from antiphase.paper.series import Series, difference_line, lambdas, line, mean_of
 from antiphase.paper.study import Label, Line, Prediction, Study
 from antiphase.paper.titles import data_name
 

@@ -10,9 +10,9 @@ from antiphase.attacks import PGD
 from antiphase.clip_scales import CLIP_SCALES
 from antiphase.measures.seed_intervals import PerImage, difference, estimated
 from antiphase.models.clip_config import VARIANTS, clip_of_sizes
-from antiphase.paper.contrasts import ASR, shown, success
 from antiphase.paper.grid import PAPER_PAIRS, Grid
 from antiphase.paper.questions import Images, OtherEncoder
+from antiphase.paper.series import ASR, Success, shown
 from antiphase.paper.study import SURROGATE, Answers, Label, Line, Study
 from antiphase.training.config import ContrastiveConfig
 
@@ -75,7 +75,7 @@ def _difference(label: Label, kinds: dict[str, Cells], place: int, reading: str)
 
 
 def _arm(answers: Answers, cells: Cells, place: int, reading: str) -> PerImage:
-    tops, bottoms = zip(*(success(reading)(answers(cell)["attacks"][place]) for cell in cells))
+    tops, bottoms = zip(*(Success(reading)(answers(cell)["attacks"][place]) for cell in cells))
     return PerImage(np.stack(tops), np.stack(bottoms), repr(cells[0].tested_on))
 
 

@@ -6,9 +6,10 @@ from itertools import pairwise
 
 from antiphase.measures.seed_intervals import difference
 from antiphase.paper.catalog.fig4 import lambda_line
-from antiphase.paper.contrasts import ASR, Series, line, predict, success, trained_lines
+from antiphase.paper.contrasts import predict
 from antiphase.paper.grid import Grid, OutScale, attack_on
 from antiphase.paper.questions import Ask
+from antiphase.paper.series import ASR, Series, Success, line, trained_lines
 from antiphase.paper.study import Label, Line, Prediction, Study, Tick
 from antiphase.paper.titles import data_name, restarts
 
@@ -52,9 +53,9 @@ def lines(grid: Grid) -> list[Line]:
             table += trained_lines(label, [cell.of for cell in cells], accuracy)
             for reading in ASR:
                 printed = grid.printed(SUCCESS[lam]) if scale == "official" and reading == "asr_change" else None
-                table.append(line(label, Series(cells, success(reading)), reading, reference=printed))
+                table.append(line(label, Series(cells, Success(reading)), reading, reference=printed))
             if scale == "official":
-                series = Series(_attacked(grid, lam, scale, "train"), success("asr_change"))
+                series = Series(_attacked(grid, lam, scale, "train"), Success("asr_change"))
                 table.append(line(label, series, "asr_change, on train images"))
             table.append(lambda_line(label, [cell.of for cell in cells], 0, "lambda after training"))
     return table
@@ -70,7 +71,7 @@ def predictions(grid: Grid) -> list[Prediction]:
             f"ASR at lambda_init {more} - {less}",
             grid.data,
             reading,
-            [Series(_attacked(grid, lam, "official", seeds=shared), success(reading)) for lam in (more, less)],
+            [Series(_attacked(grid, lam, "official", seeds=shared), Success(reading)) for lam in (more, less)],
             difference,
         )
         for reading in ASR

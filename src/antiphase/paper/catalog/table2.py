@@ -5,8 +5,9 @@ from __future__ import annotations
 from antiphase.attacks.config import Attack
 from antiphase.config import Budget
 from antiphase.measures.seed_intervals import difference, difference_of_gaps
-from antiphase.paper.contrasts import ASR, Series, about_equal, difference_line, line, predict, success, trained_lines
+from antiphase.paper.contrasts import about_equal, predict
 from antiphase.paper.grid import Grid
+from antiphase.paper.series import ASR, Series, Success, difference_line, line, trained_lines
 from antiphase.paper.study import Label, Line, Prediction, Study, Tick
 from antiphase.paper.titles import data_name, restarts
 
@@ -37,7 +38,7 @@ def _series(grid: Grid, attack: Attack, reading: str) -> dict[str, Series]:
     return {
         name: Series(
             tuple(grid.under_attack(make(seed, depth, data=data), attack, n) for seed in grid.seeds(depth)),
-            success(reading),
+            Success(reading),
         )
         for name, make in models.items()
     }

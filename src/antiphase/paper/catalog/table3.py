@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from antiphase.config import Budget
 from antiphase.measures.seed_intervals import difference
-from antiphase.paper.contrasts import ALIKE, ASR, Series, at_least, line, predict, success, trained_lines
+from antiphase.paper.contrasts import at_least, predict
 from antiphase.paper.grid import Grid
 from antiphase.paper.questions import Ask, Train
+from antiphase.paper.series import ALIKE, ASR, Series, Success, line, trained_lines
 from antiphase.paper.study import Label, Line, Prediction, Study, Tick
 from antiphase.paper.titles import budgets, data_name
 
@@ -54,7 +55,7 @@ def lines(grid: Grid) -> list[Line]:
         table += trained_lines(Label(*name), _models(grid, place, way), printed[0])
         for reading in ASR:
             for k, eps in enumerate(_budgets(grid)):
-                series = Series(_attacked(grid, place, way, eps), success(reading))
+                series = Series(_attacked(grid, place, way, eps), Success(reading))
                 reference = printed[k + 1] if reading == "asr_change" else None
                 table.append(line(Label(*name, Tick.eps(eps, "attacked at")), series, reading, reference=reference))
     return table
@@ -69,10 +70,10 @@ def predictions(grid: Grid) -> list[Prediction]:
     for reading in ASR:
 
         def accuracy(place: int | None) -> Series:
-            return Series(_attacked(grid, place, "fine-tuned", budgets[2]), success("accuracy"))
+            return Series(_attacked(grid, place, "fine-tuned", budgets[2]), Success("accuracy"))
 
         for place, eps in enumerate(budgets):
-            pair = [Series(_attacked(grid, p, "fine-tuned", eps), success(reading)) for p in (None, place)]
+            pair = [Series(_attacked(grid, p, "fine-tuned", eps), Success(reading)) for p in (None, place)]
             name = f"ASR vanilla - trained at {eps}, attacked at {eps}"
             listed.append(predict("K12", name, halves[0], reading, pair, difference))
         for place, eps in enumerate(budgets[:2]):

@@ -10,9 +10,10 @@ from antiphase.config import Names
 from antiphase.measures.questions import DepthQuestion
 from antiphase.measures.seed_intervals import log_ratio
 from antiphase.measures.stats import Array
-from antiphase.paper.contrasts import Series, Values, line, log_of, mean_of, over_models, predict, predict_sum
+from antiphase.paper.contrasts import over_models, predict, predict_sum
 from antiphase.paper.grid import VIT_NAMES, AskVit, Grid, crossover_line, vit_series
 from antiphase.paper.questions import Ask, Train
+from antiphase.paper.series import Series, Values, line, log_of, mean_of
 from antiphase.paper.study import Answers, Label, Line, Prediction, Study, TableRow, Tick
 from antiphase.store import Content
 from antiphase.theory.question import AuditQuestion
