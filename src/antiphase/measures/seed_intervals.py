@@ -319,7 +319,7 @@ def line_weights(x: Sequence[float], seeds: Sequence[int], at: float | None = No
 
 @dataclass(frozen=True)
 class Plan:
-    """What is assumed of a contrast of rates before it is measured; docs/statistics.md says what was measured since."""
+    """What is assumed of a contrast of rates before it is measured."""
 
     seed_sd: float = 0.02  # of the paired difference of two trainings, apart from the noise of images
     disagreement: float = 0.25  # share of the images on which two models differ
