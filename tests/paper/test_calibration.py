@@ -1,12 +1,14 @@
 """A slice of `make calibrate`: intervals cover, and the page says what was simulated."""
 
 import pytest
-
-from antiphase import files
 from benchmarks.calibrate import COVERED, PAGE, RESULTS, SIMULATIONS, WORLDS, coverage, coverage_cells, decidable, page
 
+from antiphase import files
 
-@pytest.mark.parametrize("cell", [(0.0, 200, 3, 0.1), (0.03, 512, 3, 0.5), (0.05, 1_000, 3, 0.95), (0.03, 512, 10, 0.5)])
+
+@pytest.mark.parametrize(
+    "cell", [(0.0, 200, 3, 0.1), (0.03, 512, 3, 0.5), (0.05, 1_000, 3, 0.95), (0.03, 512, 10, 0.5)]
+)
 def test_nominal_95_percent_covers(cell):
     assert COVERED[0] - 0.02 <= coverage(*cell, simulations=1_500) <= COVERED[1] + 0.01
 
