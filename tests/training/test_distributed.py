@@ -28,8 +28,14 @@ def test_two_processes_contrast_over_the_whole_batch_and_learn_the_same(tmp_path
         assert done.stdout.count("zero-shot test accuracy") == 1  # one process speaks
     two, one = (Run(tmp_path / name) for name in ("two", "one"))
     assert two.log[-1]["loss"] == pytest.approx(one.log[-1]["loss"], abs=1e-3)
+    learned = read_tensors(two.folder, "weights")
     for name, value in read_tensors(one.folder, "weights").items():
-        assert torch.allclose(read_tensors(two.folder, "weights")[name], value, atol=1e-3), name
+        counts = torch.ones_like(value, dtype=torch.bool)
+        if name.endswith(
+            "qkv.bias"
+        ):  # softmax does not see a bias of the keys: its gradient is rounding, which Adam enlarges
+            counts[len(value) // 3 : 2 * len(value) // 3] = False
+        assert torch.allclose(learned[name][counts], value[counts], atol=1e-3), name
 
 
 def test_shares_of_a_batch_add_up_to_its_gradient(digits):

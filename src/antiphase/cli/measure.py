@@ -46,10 +46,9 @@ EXAMPLES = """\
 @dataclass(frozen=True, kw_only=True)
 class Command(OfRuns):
     run: tyro.conf.Positional[Path]  # folder of a trained run
-    measures: Names = (
-        Names()
-    )  # lipschitz, alignment, cancellation, lambda, correlation, focus (where the data have boxes);
-    # none: all of these that there are; by name only: caption-correlation
+    # lipschitz, alignment, cancellation, lambda, correlation, focus (where the data have boxes); none: all of these that there
+    # are; by name only: caption-correlation
+    measures: Names = Names()
     base: Path | None = None  # a softmax run: for gamma, and its head pairs as a control of the alignment
     lipschitz: LipschitzQuestion = LipschitzQuestion()
     alignment: AlignmentQuestion = AlignmentQuestion()

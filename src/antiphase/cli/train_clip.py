@@ -99,9 +99,7 @@ class ClipFlags:
 class PairFlags:
     """Which pairs."""
 
-    pairs: str | None = (
-        None  # tiles, flickr8k, flickr30k, coco, folder or glob of shards; classes: digits, cifar10, a folder
-    )
+    pairs: str | None = None  # tiles, flickr8k, flickr30k, coco, folder or glob of shards; classes: digits, a folder
     prompts: str = "a"  # captions of an image with a class: paper, a, digit, imagenet80, or a file of templates
     allow: str = ""  # what may be left out, and is counted: missing, empty, broken; and long, which is cut
     data_root: Path | None = None  # where data sets lie; $ANTIPHASE_DATA when not given

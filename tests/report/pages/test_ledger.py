@@ -53,6 +53,7 @@ def test_a_verdict_of_the_ledger_keeps_the_contrasts_of_its_first_reading_in_the
         "reading": "asr_change",
         "verdict": "supported",
         "why": "a; b; c",
+        "power": "a gap of 5 points would have been seen with probability 0.90",
         "contrasts": [
             {**common, "name": "gap at 1/255", "value": 0.12, "interval": [0.1, 0.15]},
             {**common, "name": "cosine", "value": 0.4, "interval": None, "unit": ""},
@@ -63,5 +64,6 @@ def test_a_verdict_of_the_ledger_keeps_the_contrasts_of_its_first_reading_in_the
     verdict = verdict_of(row)
     assert [(c.value, c.unit, c.correct) for c in verdict.contrasts] == [(0.12, "points", 300), (0.4, "", 300)]
     assert sentence(verdict) == (
-        "K1 is supported: +12.0 points [+10.0, +15.0] for gap at 1/255 (n = 512), and 1 other contrast; a, and 2 more."
+        "K1 is supported: +12.0 points [+10.0, +15.0] for gap at 1/255 (n = 512), and 1 other contrast; a, and 2 more. "
+        "A gap of 5 points would have been seen with probability 0.90."
     )

@@ -48,10 +48,11 @@ def _predictions(attacks: Make, *, equally: bool) -> Callable[[Grid], list[Predi
                     listed += about_equal("K10", what, "imagenet", reading, imagenet)
                 else:
                     listed.append(predict("K10", what, "imagenet", reading, imagenet, difference))
-                name = f"gap of ASR on coco - gap on imagenet, {tick.text}"
-                listed.append(
-                    predict("K19", name, "coco and imagenet", reading, [*coco, *imagenet], difference_of_gaps)
-                )
+                if grid.decides_on("coco"):
+                    name = f"gap of ASR on coco - gap on imagenet, {tick.text}"
+                    listed.append(
+                        predict("K19", name, "coco and imagenet", reading, [*coco, *imagenet], difference_of_gaps)
+                    )
         return listed
 
     return predictions

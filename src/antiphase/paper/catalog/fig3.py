@@ -51,11 +51,11 @@ def _pgd_predictions(grid: Grid) -> list[Prediction]:
     listed: list[Prediction] = []
     for reading in ASR:
         at = twins(grid, small, reading)
-        fall = next(iter(trends(grid, small, reading).values()))
-        ends = along_depth(grid.depths, at, difference, at=deepest, sign=-1)
         shallow = f"ASR of DiffViT - ViT, depth 1, {where}"
         listed.append(predict("K3", shallow, grid.data, reading, at(1), difference))
-        if deepest > 1:
+        if len(grid.depths) > 1:
+            fall = next(iter(trends(grid, small, reading).values()))
+            ends = along_depth(grid.depths, at, difference, at=deepest, sign=-1)
             name = f"fall of ASR of DiffViT from depth 1 to {deepest}, {where}"
             listed.append(predict_sum("K3", name, grid.data, reading, fall))
             name = f"ASR of ViT - DiffViT at depth {deepest}, by the line through all depths, {where}"
@@ -73,7 +73,7 @@ def _above_saturation(rate: Array) -> Array:
 
 def _autoattack_predictions(grid: Grid) -> list[Prediction]:
     """K23: depth does under AutoAttack what it does under PGD."""
-    if max(grid.depths) == 1:
+    if len(grid.depths) == 1:
         return []
     single, ensemble = next(iter(pgd(grid).values())), next(iter(autoattack(grid).values()))
     listed: list[Prediction] = []

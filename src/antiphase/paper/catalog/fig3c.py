@@ -90,7 +90,7 @@ def _fooled_early(grid: Grid, depth: int) -> Series:
 def predictions(grid: Grid) -> list[Prediction]:
     """K5: the deeper the DiffViT, the fewer of its images fall within the radius at which half fall at depth 1."""
     deepest = max(grid.depths)
-    if deepest == 1:
+    if len(grid.depths) == 1:
         return []
     fall = along_depth(grid.depths, lambda depth: [_fooled_early(grid, depth)], sign=-1)
     name = (

@@ -54,7 +54,7 @@ def predictions(grid: Grid) -> list[Prediction]:
     """K6: L of the DiffViT grows with depth, over all depths, and is larger than the ViT's at every depth."""
     reading, deepest = "L-sample", max(grid.depths)
     listed: list[Prediction] = []
-    if deepest > 1:
+    if len(grid.depths) > 1:
         grows = along_depth(grid.depths, lambda depth: [sampled(grid, depth)["DiffViT"]], np.log)
         name = f"rise of log L of DiffViT from depth 1 to {deepest}"
         listed.append(predict_sum("K6", name, grid.data, reading, grows, unit=""))

@@ -32,7 +32,7 @@ def predictions(grid: Grid) -> list[Prediction]:
     listed: list[Prediction] = []
     small = next(iter(fig3.pgd(grid).values()))
     places = [(data, tick, attack) for data in fig2.data_sets(grid) for tick, attack in fig2.pixels(grid).items()]
-    among = len(places) + 2 * (max(grid.depths) > 1)
+    among = len(places) + 2 * (len(grid.depths) > 1)
     for union, mean in READINGS.items():
         for data, tick, attack in places:
             any_run, single = (
@@ -40,7 +40,7 @@ def predictions(grid: Grid) -> list[Prediction]:
             )
             name = f"ASR of {Label('DiffViT - ViT', data, tick)}, any restart, in the direction of single runs"
             listed.append(predict_sum("K11", name, data, union, any_run, direction_of=single, among=among))
-        if max(grid.depths) > 1:
+        if len(grid.depths) > 1:
             like = fig3.trends(grid, small, mean)
             for what, groups in fig3.trends(grid, small, union).items():
                 name = f"{what} with depth, PGD {grid.middle}, any restart, in the direction of single runs"
