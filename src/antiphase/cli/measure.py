@@ -54,9 +54,7 @@ class Command(OfRuns):
     alignment: AlignmentQuestion = AlignmentQuestion()
     cancellation: CancellationQuestion = CancellationQuestion()
     texts: CaptionCorrelationQuestion = CaptionCorrelationQuestion()
-    captions: str | None = (
-        None  # a set of captions or a text file, for caption-correlation; None: those of the training
-    )
+    captions: str | None = None  # texts for caption-correlation: a captioned set or a file; None: those of the training
     estimators: Names = Names("sample")  # of local Lipschitz: sample, power, ascent; the last two come together
     levels: Names = Names("maps")  # where it is measured: maps, branch, block
     readings: Names = Names("R1")  # of alignment: R1 to R8 (R6 as R6-entropy, ...), separated by commas
