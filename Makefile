@@ -1,4 +1,4 @@
-# make demo | test | test-slow | bench | calibrate; each creates .venv on first use and is quick the second time.
+# make demo | test | test-slow | bench | calibrate | replication | findings; each creates .venv on first use and is quick the second time.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,8 +6,10 @@ BIN := $(VENV)/bin
 export ANTIPHASE_DATA ?= $(wildcard $(CURDIR)/../shared/data)
 # Some virtual machines advertise AMX and end the process that uses it (bfloat16 in oneDNN); nothing in float32 depends on this.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_FP16
+# Threads that wait for each other sleep: beside other jobs, spinning ones take several times as long.
+export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test test-slow bench calibrate lint types screenshot clean
+.PHONY: demo test test-slow bench calibrate replication findings lint types screenshot clean
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -37,17 +39,32 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 test: lint types
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 test-slow: $(VENV)/.dev $(VENV)-peers/.peers
 	$(BIN)/python -m pytest -m slow
 
 bench: $(VENV)-peers/.peers
-	$(VENV)-peers/bin/python -m benchmarks $(ONLY)
+	env -u OMP_WAIT_POLICY $(VENV)-peers/bin/python -m benchmarks $(ONLY)
 
 # Coverage of intervals and error rates of verdicts, simulated: docs/statistics.md. Goes on where it was stopped; AFRESH=--afresh starts again.
 calibrate: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.calibrate $(AFRESH)
+
+# Goes on with the replication (benchmarks/replication.py): two processes of one thread each, at low priority, in a checkout of
+# its own at a fixed commit, so that edits here do not reach it. It takes days; stop it at any time.
+REPLICATION := b6fa1f708efd
+replication:
+	test -e runs/replication/Makefile || git worktree add --force --detach runs/replication $(REPLICATION)
+	git -C runs/replication checkout --quiet --detach $(REPLICATION)
+	$(MAKE) -C runs/replication $(VENV)/.user
+	cd runs/replication && export OMP_NUM_THREADS=1 && for process in 1 2; do \
+		nice -n 15 $(BIN)/python -m benchmarks.replication --ledger $(CURDIR)/results/replication & \
+	done; wait
+
+# Every number of the replication in README.md, docs/ and results/replication/ is written from its rows.
+findings: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.findings
 
 # The picture in README.md: the page that `make demo` wrote, as a browser shows it.
 screenshot: demo $(VENV)/.dev

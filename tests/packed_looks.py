@@ -6,7 +6,7 @@ from antiphase.results.look import restored, unpacked
 
 
 def read_look(cell):
-    """Clean and attacked pixels, and layer -> maps (states, n, branches, h, N, N)."""
+    """Clean and attacked pixels, and layer -> maps (states, n, branches, h, N, N); four maps where a layer has no one lambda."""
     data, at = unpacked(cell["packed"]), 0
     n, states = len(cell["ids"]), len(cell["eps"]) + 1
     tokens = cell["patches"] ** 2 + cell["class_tokens"]
@@ -22,7 +22,7 @@ def read_look(cell):
     attacked = [clean + take(shape, np.int8) / 127 * eps for eps in cell["eps"]]
     maps = {}
     for layer in cell["layers"]:
-        rows = (n, layer["branches"], layer["heads"], tokens)
+        rows = (n, layer.get("maps", layer["branches"]), layer["heads"], tokens)
         maps[layer["layer"]] = restored(take((states, *rows, tokens), np.uint8), take(rows, np.float32))
     assert at == len(data)
     return clean, attacked, maps

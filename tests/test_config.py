@@ -9,6 +9,7 @@ from antiphase.config import Budget, InputError, dump_yaml, fingerprint, from_pl
 from antiphase.files import read_lines, write_lines, write_whole
 from antiphase.models import Differential, Schedule, Softmax, ViTConfig
 from antiphase.models.attention_syntax import attention_text, parse_attention
+from antiphase.models.config import DifferentialV2, Dint, GroupedDifferential
 from antiphase.training import TrainConfig
 
 ATTENTIONS = [
@@ -17,6 +18,11 @@ ATTENTIONS = [
     Differential(lambda_init=0.5, out_scale="fixed"),
     Differential(lambda_init=(0.2, 0.4), learned=False, head_norm="none", out_scale="none"),
     Differential(lambda_init=Schedule(index_base=1)),
+    Differential(lambda_init=Schedule(index_base=-1)),
+    DifferentialV2(),
+    GroupedDifferential(),
+    GroupedDifferential(ratio=1, lambda_init=0.5),
+    Dint(out_scale="fixed"),
     Differential(lambda_init=Schedule(a=0.9, b=0.5, c=0.1)),
 ]
 
@@ -43,6 +49,30 @@ def test_eight_meant_as_255ths_is_refused_with_the_hint():
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_attention_survives_its_one_word_notation(attention):
     assert parse_attention(attention_text(attention)) == attention
+
+
+@pytest.mark.parametrize(
+    ("word", "named"),
+    [
+        ("diff", "attention 'diff' is not known"),
+        ("differential-v2:lambda_init=0.5", "differential-v2 has no options"),
+        ("softmax:heads=2", "softmax has no options"),
+        ("grouped:ratio=0.5", "ratio='0.5': it takes a whole number"),
+        ("grouped:ratio=0", "ratio=0 must be at least 1"),
+        ("dint:ratio=2", "no field 'ratio'"),
+        ("differential:lambda_init=schedule/0.8/0.6/0.3/-2", "index_base=-2 must be at least -1"),
+    ],
+)
+def test_attention_that_cannot_be_read_is_named(word, named):
+    with pytest.raises(InputError, match=named):
+        parse_attention(word)
+
+
+def test_the_new_kinds_of_attention_leave_stored_keys_as_they_are():
+    """Answers in the folders of runs are found by these."""
+    config = ViTConfig(attention=(Differential(lambda_init=0.5), Softmax()), depth=2)
+    assert fingerprint(config) == "2b1cef909ca3"
+    assert to_plain(Differential()).keys() == {"kind", "lambda_init", "learned", "head_norm", "out_scale"}
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)

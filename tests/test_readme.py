@@ -70,7 +70,9 @@ def without_folders(comparison: dict) -> dict:
     return {k: v for k, v in comparison.items() if k != "scale"} | {"models": models}
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/data.md", "docs/attacks.md", "docs/lens.md", "docs/clip.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", *(f"docs/{name}.md" for name in ("data", "attacks", "lens", "clip", "training"))]
+)
 def test_every_python_block_runs(page, tmp_path):
     for body in blocks(page, "python"):
         done = subprocess.run([sys.executable, "-c", body], cwd=tmp_path, capture_output=True, text=True, timeout=300)

@@ -14,20 +14,45 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from antiphase.api import attack, attack_run, compare, evaluate, look, measure, report, study, sweep, theory
+    from antiphase.api import (
+        accuracy,
+        attack,
+        attack_run,
+        audit,
+        branch_alignment,
+        compare,
+        evaluate,
+        l_sample,
+        look,
+        measure,
+        report,
+        study,
+        sweep,
+        theory,
+        transfer,
+    )
     from antiphase.attacks import APGD, CW, DDN, FAB, FMN, L2, PGD, AutoAttack, Linf, MinimalL2, Patch, Square, fgsm
     from antiphase.data import load
     from antiphase.data.imageset import ImageSet
     from antiphase.data.pair_catalog import load_pairs
     from antiphase.data.pairs import of_classes
-    from antiphase.measures.alignment import align as branch_alignment
     from antiphase.measures.distances import distances
-    from antiphase.measures.lipschitz import l_sample
-    from antiphase.measures.success import accuracy, success_rates
-    from antiphase.models import Differential, Schedule, Softmax, ViTConfig
+    from antiphase.measures.interventions import interventions
+    from antiphase.measures.success import success_rates
+    from antiphase.models import (
+        Differential,
+        DifferentialV2,
+        Dint,
+        GroupedDifferential,
+        Schedule,
+        Softmax,
+        ViTConfig,
+    )
+    from antiphase.models.classifier import as_classifier
     from antiphase.models.clip_config import CLIPConfig
     from antiphase.models.convert import convert
     from antiphase.models.differentiate import differentiate
+    from antiphase.models.interventions import intervene
     from antiphase.models.run import Run
     from antiphase.models.taps import taps
     from antiphase.models.vit import build
@@ -55,6 +80,11 @@ API: dict[str, dict[str, Name]] = {
     "Models": {
         "Softmax": Name("models", "vit = ap.ViTConfig(patch=2, width=16, heads=2, attention=(ap.Softmax(),))"),
         "Differential": Name("models", "attention = ap.Differential(lambda_init=0.8)"),
+        "DifferentialV2": Name(
+            "models", "v2 = ap.ViTConfig(patch=2, width=16, heads=2, attention=(ap.DifferentialV2(),))"
+        ),
+        "GroupedDifferential": Name("models", "grouped = ap.GroupedDifferential(ratio=2, lambda_init=0.8)"),
+        "Dint": Name("models", "dint = ap.Dint(lambda_init=0.8)"),
         "Schedule": Name("models", "deeper = ap.Differential(lambda_init=ap.Schedule())"),
         "ViTConfig": Name("models", "diffvit = ap.ViTConfig(patch=2, width=16, heads=2, attention=(attention,))"),
         "CLIPConfig": Name(
@@ -62,11 +92,19 @@ API: dict[str, dict[str, Name]] = {
         ),
         "build": Name("models.vit", "model = ap.build(diffvit, shape=(1, 8, 8), classes=10)"),
         "taps": Name("models.taps", "with ap.taps(model) as maps:\n    model(test.subset(4).all.pixels)"),
+        "intervene": Name(
+            "models.interventions",
+            'with ap.intervene(model, lam=0):  # or swap=True, or hold="A2", clean=pixels\n'
+            "    signal_only = model(test.subset(4).all.pixels)",
+        ),
         "differentiate": Name(
             "models.differentiate", "swapped, swap = ap.differentiate(ap.build(vit, shape=(1, 8, 8), classes=10))"
         ),
         "zero_shot": Name(
             "models.zero_shot", 'classifier = ap.zero_shot(clip, test.class_names, ("a photo of {}",))', runs=False
+        ),
+        "as_classifier": Name(
+            "models.classifier", 'mine = ap.as_classifier(lambda x: {"logits": model(x)}, preprocessing="none")'
         ),
         "convert": Name("models.convert", 'ap.convert("checkpoint_best.pt", "runs/diffclip")', runs=False),
         "Run": Name("models.run", 'run_at = ap.Run("runs/vit")  # a folder; nothing is read yet'),
@@ -103,15 +141,18 @@ API: dict[str, dict[str, Name]] = {
         "sweep": Name("api", "results = ap.sweep(run.classifier(), test.subset(16), [pgd])"),
     },
     "Measures": {
+        "transfer": Name("api", "shown = ap.transfer([softmax_run, run], test.subset(8), pgd)"),
         "success_rates": Name("measures.success", 'rate = ap.success_rates(result)["asr_change"]'),
         "distances": Name(
             "measures.distances", "sizes = ap.distances(ap.attack(run.classifier(), test.subset(8), ddn))"
         ),
-        "accuracy": Name("measures.success", "share = ap.accuracy(run.classifier(), test)"),
-        "branch_alignment": Name(
-            "measures.alignment:align", "layers = ap.branch_alignment(run.classifier(), test.subset(8), probes=4)"
+        "accuracy": Name("api", "share = ap.accuracy(run.classifier(), test)"),
+        "branch_alignment": Name("api", "layers = ap.branch_alignment(run.classifier(), test.subset(8), probes=4)"),
+        "interventions": Name(
+            "measures.interventions",
+            'none, signal_only = ap.interventions(run.classifier(), test.subset(8), pgd, names=["lam=0"], draws=2)',
         ),
-        "l_sample": Name("measures.lipschitz", "lipschitz = ap.l_sample(run.classifier(), test.subset(8), draws=4)"),
+        "l_sample": Name("api", "lipschitz = ap.l_sample(run.classifier(), test.subset(8), draws=4)"),
     },
     "What commands do": {
         "attack_run": Name("api", 'under_attack = ap.attack_run(run, images=test.subset(16), eps=["8/255"])'),
@@ -121,6 +162,7 @@ API: dict[str, dict[str, Name]] = {
         "compare": Name(
             "api", 'both = ap.compare(softmax_run, run, images=test.subset(16), eps=["16/255"], measure_images=8)'
         ),
+        "audit": Name("api", "findings = ap.audit(mine, test.subset(16), quick=True)"),
         "evaluate": Name("api", 'probes = ap.evaluate(run, "digits", tasks="few-shot")'),
         "study": Name("api", 'studies = ap.study("list")'),
         "report": Name("api", 'page = ap.report(softmax_run, run, out="page")'),
@@ -138,6 +180,9 @@ __all__ = [
     "CLIPConfig",
     "ContrastiveConfig",
     "Differential",
+    "DifferentialV2",
+    "Dint",
+    "GroupedDifferential",
     "ImageSet",
     "Linf",
     "MinimalL2",
@@ -149,8 +194,10 @@ __all__ = [
     "TrainConfig",
     "ViTConfig",
     "accuracy",
+    "as_classifier",
     "attack",
     "attack_run",
+    "audit",
     "branch_alignment",
     "build",
     "compare",
@@ -159,6 +206,8 @@ __all__ = [
     "distances",
     "evaluate",
     "fgsm",
+    "intervene",
+    "interventions",
     "l_sample",
     "load",
     "load_pairs",
@@ -173,6 +222,7 @@ __all__ = [
     "theory",
     "train",
     "train_clip",
+    "transfer",
     "zero_shot",
 ]
 _HOMES = {name: entry.home for group in API.values() for name, entry in group.items()}

@@ -8,18 +8,27 @@ images as an ImageSet or as tensors where the run's own test images are not want
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
+import tempfile
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
+from torch import nn
 from tyro.conf import Suppress
 
 from antiphase.attacks import engine
+from antiphase.attacks.config import Attack
 from antiphase.attacks.engine import AttackResult
+from antiphase.attacks.red_flags import call
 from antiphase.config import InputError, from_plain, to_plain
-from antiphase.data.imageset import Images, ImageSet, as_images
+from antiphase.data.imageset import Images, ImageSet, as_images, as_labels, as_pixels
+from antiphase.measures import alignment, lipschitz, success
+from antiphase.models.classifier import as_classifier
 from antiphase.models.run import Run
 from antiphase.scales import ScaleName
 
@@ -32,27 +41,85 @@ T = TypeVar("T")
 
 def attack(classifier: Any, images: Any, *labels_and_attack: Any, **settings: Any) -> AttackResult:
     """Attack a classifier: `attack(classifier, images, PGD(...))` with an ImageSet, `attack(classifier, x, y, PGD(...))` with
-    tensors x: (n, C, H, W) in [0,1] and y: (n,). The attack may also be any callable (model, x, y) -> x_adv. Settings are those
-    of `antiphase.attacks.engine.run`: seed, protocol, batch_size, eight_bit, journal, compile, ..."""
+    tensors or NumPy arrays x: (n, C, H, W) in [0,1] and y: (n,). The classifier is a module, a function or a run. The attack may
+    also be any callable (model, x, y) -> x_adv. Settings are those of `antiphase.attacks.engine.run`: seed, protocol, batch_size,
+    eight_bit, journal, compile, ..."""
     x, y, what, ids = _examples(images, labels_and_attack)
     if isinstance(what, Sequence):
         raise InputError("attack takes one attack: call sweep(classifier, images, attacks) for several budgets")
-    return engine.run(_classifier(classifier, images), x, y, what, **{**ids, **settings})
+    _check_attack(what)
+    return engine.run(_classifier(classifier, images), x, y, what, **{**ids, **_settings(engine.run, settings)})
 
 
 def sweep(classifier: Any, images: Any, *labels_and_attacks: Any, **settings: Any) -> list[AttackResult]:
     """The same over several budgets, smallest first: `sweep(classifier, images, [PGD(...), ...])`."""
     x, y, what, ids = _examples(images, labels_and_attacks)
-    if not isinstance(what, Sequence):
+    if not isinstance(what, Sequence) or isinstance(what, str):
         raise InputError("sweep takes a list of attacks: call attack(classifier, images, attack) for one")
-    return engine.sweep(_classifier(classifier, images), x, y, what, **{**ids, **settings})
+    if not what:
+        raise InputError("sweep got an empty list: give at least one attack")
+    for one in what:
+        if not isinstance(one, Attack):
+            raise InputError(f"sweep takes attacks such as ap.PGD(within=ap.Linf('8/255')), not a {type(one).__name__}")
+    return engine.sweep(_classifier(classifier, images), x, y, what, **{**ids, **_settings(engine.run, settings)})
 
 
-def _classifier(model: Any, images: Any) -> Any:
-    """A run's own classifier, where a run is given."""
-    if not isinstance(model, Run):
-        return model
-    return model.classifier_for(images) if isinstance(images, ImageSet) else model.classifier()
+def transfer(models: Sequence[Any], images: Images, attack: Attack, *, seed: int = 0) -> dict[str, Any]:
+    """Every model attacked, and what was made for it shown to every model: `transfer([vit, diffvit], images, PGD(...))`.
+
+    In the matrix rows are sources and columns targets; each entry has rates with n and Wilson's interval, `transfer_correct` of
+    the images that the target has right. Models are runs (a Run or the path of one), whose answers are kept in the folder of the
+    source, or classifiers.
+    """
+    if isinstance(models, RunLike | nn.Module) or not len(models):
+        raise InputError("transfer takes a list of models: transfer([first, second], images, attack)")
+    are_runs = [isinstance(model, RunLike) for model in models]
+    if all(are_runs):
+        from antiphase.results.transfer import transfer_matrix
+
+        runs = [model if isinstance(model, Run) else Run(_folder(model)) for model in models]
+        chosen = _chosen(images, runs[0].folder)
+        assert chosen is not None
+        return transfer_matrix(runs, chosen, attack, seed=seed)
+    if any(are_runs):
+        raise InputError(
+            "transfer takes runs or classifiers, not both: call run.classifier_for(images) for classifiers"
+        )
+    from antiphase.measures.transfer import transfer as of_classifiers
+
+    return of_classifiers({str(i): model for i, model in enumerate(models)}, images, attack, seed=seed)
+
+
+def _check_attack(what: Any) -> None:
+    if isinstance(what, type) or not (isinstance(what, Attack) or callable(what)):
+        named = f"the class {what.__name__}" if isinstance(what, type) else f"a {type(what).__name__}"
+        raise InputError(
+            f"{named} is no attack: give one such as ap.PGD(within=ap.Linf('8/255')), or a function (model, x, y)"
+        )
+
+
+def _settings(function: Callable[..., Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """Keywords that a function has, of the right type; others are refused by name."""
+    known = {n for n, p in inspect.signature(function).parameters.items() if p.kind is p.KEYWORD_ONLY}
+    for name, value in settings.items():
+        if name not in known:
+            raise InputError(f"{name!r} is no argument here; there are {', '.join(sorted(known))}")
+        if name in ("seed", "batch_size") and (not isinstance(value, int) or isinstance(value, bool)):
+            raise InputError(f"{name}={value!r} must be a whole number")
+        if name == "protocol" and value not in ("fast", "paper"):
+            raise InputError(f"protocol {value!r} is not known: it takes fast or paper")
+        if name == "compile" and value not in ("auto", "never", "always"):
+            raise InputError(f"compile {value!r} is not known: it takes auto, never or always")
+    if isinstance(settings.get("journal"), str):
+        settings = settings | {"journal": Path(settings["journal"])}
+    return settings
+
+
+def _classifier(model: Any, images: Any) -> nn.Module:
+    """A run's own classifier, where a run is given; a function as a module."""
+    if isinstance(model, Run):
+        return model.classifier_for(images) if isinstance(images, ImageSet) else model.classifier()
+    return model if isinstance(model, nn.Module) else as_classifier(model, "none")
 
 
 def _examples(images: Any, rest: tuple[Any, ...]) -> tuple[Any, Any, Any, dict[str, Any]]:
@@ -62,10 +129,36 @@ def _examples(images: Any, rest: tuple[Any, ...]) -> tuple[Any, Any, Any, dict[s
         batch = images.all
         return batch.pixels, batch.labels, rest[0], {"ids": batch.ids}
     if isinstance(images, tuple):
+        if len(images) != 2:
+            raise InputError(f"a tuple of images is (pixels, labels), and this one has {len(images)} parts")
         images, rest = images[0], (images[1], *rest)
     if len(rest) != 2:
         raise InputError("tensors need their labels: call attack(classifier, x, y, attack)")
-    return images, rest[0], rest[1], {}
+    return as_pixels(images), as_labels(rest[0]), rest[1], {}
+
+
+def _of_any_model(function: Callable[..., T]) -> Callable[..., T]:
+    """A measure that takes whatever `attack` takes, and refuses in one sentence what is no classifier."""
+    known = {name for name, p in inspect.signature(function).parameters.items()}
+
+    @functools.wraps(function)
+    def checked(classifier: Any, images: Any, *rest: Any, **settings: Any) -> T:
+        for name in settings:
+            if name not in known:
+                raise InputError(f"{name!r} is no argument here; there are {', '.join(sorted(known))}")
+        model = _classifier(classifier, images)
+        chosen = as_images(images)
+        few = chosen.take(torch.arange(min(2, len(chosen))).numpy()).all.pixels
+        device = next((p.device for p in model.parameters()), torch.device("cpu"))
+        call(model, few.to(device))
+        return function(model, chosen, *rest, **settings)
+
+    return checked
+
+
+accuracy = _of_any_model(success.accuracy)
+l_sample = _of_any_model(lipschitz.l_sample)
+branch_alignment = _of_any_model(alignment.align)
 
 
 # ------------------------------------------------------------------------------------------------- what commands do
@@ -79,7 +172,8 @@ def attack_run(run: RunLike, images: Images | None = None, **flags: Any) -> dict
 
 def measure(run: RunLike, images: Images | None = None, **flags: Any) -> dict[str, Any]:
     """What `antiphase measure` does: `measures` names some of lipschitz, alignment (reading R1), cancellation (with depth),
-    lambda, correlation, focus (where images have boxes); by default all that there are. caption-correlation has to be named."""
+    lambda, correlation, focus (where images have boxes); by default all that there are. interventions and
+    caption-correlation have to be named."""
     return _run("measure", images, flags, run=_folder(run))
 
 
@@ -91,6 +185,42 @@ def theory(run: RunLike, base: RunLike | None = None, images: Images | None = No
 def look(runs: Sequence[RunLike], images: Images | None = None, **flags: Any) -> dict[str, Any]:
     """What `antiphase look` does: a few images as the runs see them, for the lens of a report."""
     return _run("look", images, flags, runs=tuple(map(_folder, runs)))
+
+
+def audit(
+    model: Any,
+    images: Images | None = None,
+    baseline: Any = None,
+    *,
+    out: Path | str | None = None,
+    preprocessing: Any = None,
+    **flags: Any,
+) -> dict[str, Any]:
+    """What `antiphase audit` does, of a model in memory or of one that is named as there: `audit(model, images)`. Model and
+    baseline are modules, functions, runs, or words such as "timm:vit_small_patch16_224". With `out`, answers are kept in that
+    folder, an interrupted audit goes on, and a page is written; without it nothing is kept of a model in memory. What
+    `preprocessing` says holds for models in memory; `quick=True` is the cheaper reading."""
+    from antiphase.cli.audit import audit_runs
+
+    with tempfile.TemporaryDirectory() as fleeting:
+        folder = Path(fleeting) if out is None else Path(out)
+        command = _audit_command(flags, preprocessing, folder, model if isinstance(model, str) else "model in memory")
+        named = (model,) if baseline is None else (model, baseline)
+        return audit_runs(command, named, _given(images), folder, page=out is not None, preprocessing=preprocessing)
+
+
+def _audit_command(flags: dict[str, Any], preprocessing: Any, folder: Path, model: str) -> Any:
+    from antiphase.cli.audit import Command
+
+    quick = bool(flags.get("quick"))
+    said = preprocessing if isinstance(preprocessing, str) else None
+    start = Command.defaults("smoke").at_quick() if quick else Command.defaults("smoke")
+    filled: Any = _with_flags(dataclasses.replace(start, model=model, out=folder, preprocessing=said), flags)
+    return filled
+
+
+def _given(images: Any) -> ImageSet | None:
+    return None if images is None else as_images(images)
 
 
 def evaluate(run: RunLike, on: str, **flags: Any) -> dict[str, Any]:
@@ -149,12 +279,16 @@ def _filled(kind: type[T], flags: dict[str, Any], **arguments: Any) -> T:
     """A command at its scale's defaults, with these flags; one that it does not know is refused."""
     scale: ScaleName | None = flags.get("scale")
     command: Any = dataclasses.replace(kind.defaults(scale or "smoke"), **arguments)  # type: ignore[attr-defined]
+    filled: T = _with_flags(command, flags)
+    return filled
+
+
+def _with_flags(command: Any, flags: dict[str, Any]) -> Any:
     known = dict(_fields(command))
     for name in flags:
         if name not in known:
             raise InputError(f"{name!r} is no argument here; there are {', '.join(sorted(known))}")
-    filled: T = _with(command, flags)
-    return filled
+    return _with(command, flags)
 
 
 def _fields(config: Any) -> Iterator[tuple[str, Any]]:

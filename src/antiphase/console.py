@@ -84,3 +84,15 @@ class Clock:
             about = f"about {took} for {len(self.images)} images"
             say(f"{self.label}: {about}; cheaper: fewer images, or {self.cheaper}")
         self.said = True
+
+
+def duration(seconds: float) -> str:
+    """As people say it: 40 s, 12 min, 3.4 h, 26 days, 3.0 years."""
+    for size, unit in ((31_557_600.0, "years"), (86_400.0, "days"), (3_600.0, "h"), (60.0, "min")):
+        if seconds >= 1.5 * size:
+            return (
+                f"{seconds / size:.0f} {unit}"
+                if seconds >= 10 * size or unit == "min"
+                else f"{seconds / size:.1f} {unit}"
+            )
+    return f"{seconds:.0f} s"

@@ -105,6 +105,12 @@ def read_lines(path: Path) -> list[Any]:
 
 def require_run(folder: Path) -> Path:
     """Refuse a folder that is no run; needs no heavy import."""
+    named_like_a_file = folder.suffix in (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".py")
+    if folder.is_file() or named_like_a_file or ":" in str(folder) or (folder / "config.json").is_file():
+        raise InputError(
+            f"{folder} is not a run: a model of your own becomes one by antiphase audit, which says how it is named "
+            "(antiphase audit --help)"
+        )
     if not (folder / "run.json").is_file():
         raise InputError(f"{folder} is not a run: it has no run.json (make one with antiphase train --out {folder})")
     return folder

@@ -22,6 +22,8 @@ class Scale:
     epochs: int
     seeds: int
     fewer_seeds: tuple[tuple[int, int], ...] = ()  # (depth, seeds) where there are fewer
+    keep_epochs: tuple[int, ...] = ()  # of depth-1 models also the weights after these epochs are studied
+    fit_images: int = 0  # of the training images, looked at after every epoch of a depth-1 model
     lambda_seeds: int | None = None  # of models with another lambda_init than 0.8; None: as of those with 0.8
     adv_epochs: int  # of adversarial fine-tuning
     adv_from_scratch: bool  # adversarial training from scratch as well
@@ -63,6 +65,8 @@ SCALES: dict[ScaleName, Scale] = {
         patch=2,
         depths=(1, 2),
         epochs=8,
+        keep_epochs=(2, 4),
+        fit_images=100,
         seeds=1,
         adv_epochs=2,
         adv_from_scratch=True,
@@ -167,6 +171,8 @@ SCALES: dict[ScaleName, Scale] = {
         patch=4,
         depths=(1, 2, 4, 8, 12),
         epochs=100,
+        keep_epochs=(15, 35),
+        fit_images=10_000,
         seeds=5,
         fewer_seeds=((2, 3), (4, 3), (8, 3), (12, 3)),
         lambda_seeds=3,

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -195,7 +195,13 @@ class Keyed:
 
     @cached_property
     def key(self) -> str:
-        return fingerprint({"format": self.FORMAT, "cell": essence(self)})
+        return _key_of(self)
+
+
+@lru_cache(maxsize=100_000)
+def _key_of(config: Keyed) -> str:
+    """Equal configs are made again and again, and a hash costs far less than a fingerprint."""
+    return fingerprint({"format": config.FORMAT, "cell": essence(config)})
 
 
 # ------------------------------------------------------------------------------------------------- locks and disks

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from antiphase.attacks import engine
+from antiphase.attacks import Square, engine
 from antiphase.data.imageset import Batch
 
 
@@ -15,6 +15,11 @@ def run(model, batch, attack, **kwargs):
 def take(batch, rows):
     """Some of the images of a batch."""
     return Batch(batch.pixels[rows], batch.labels[rows], batch.ids[rows])
+
+
+def looked_at(attack):
+    """Images of the looks that are taken at a model before an attack: at four, beside others, and for their gradient."""
+    return 4 * (2 if isinstance(attack, Square) else 3)
 
 
 class Returns(torch.nn.Module):

@@ -8,7 +8,7 @@ from antiphase.attacks import APGD, FAB, L2, AutoAttack, Linf, Square, engine
 from antiphase.attacks.config import Attack
 from antiphase.config import InputError
 from antiphase.data.imageset import Batch
-from tests.attacks.harness import Counted, Returns, assert_same, interrupted, run
+from tests.attacks.harness import Counted, Returns, assert_same, interrupted, looked_at, run
 from tests.attacks.shortened import shortened
 
 
@@ -129,7 +129,7 @@ def test_dlr_with_too_few_classes_is_refused_with_the_remedy(classes, attack, na
     model = Counted(Returns(lambda x: victim(x)[:, :classes]))
     with pytest.raises(InputError, match=named):
         run(model, few._replace(labels=few.labels % classes), attack)
-    assert model.images == 96  # predicted clean, twice in the first batch, and not attacked
+    assert model.images == looked_at(attack) + 96  # predicted clean, twice in the first batch, and not attacked
 
 
 @pytest.mark.usefixtures("short")

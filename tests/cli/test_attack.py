@@ -59,7 +59,7 @@ def test_fgsm_is_called_fgsm_and_a_patch_is_shown_with_its_width_and_place(cli, 
     for words, heading in headings.items():
         code, out, err = cli("attack", run, "--images", 8, *words)
         assert code == 0, err
-        assert f"{run}: {heading} on 8 digits test images" in " ".join(out.split())
+        assert "".join(f"{run}: {heading} on 8 digits test images".split()) in "".join(out.split())  # wrapped anywhere
     (cell,) = json.loads(cli("attack", run, "--images", 8, *patch, "3", "--place", "2,1", "--json")[1])["cells"]
     assert cell["attack"]["within"] == {"kind": "Patch", "eps": 1.0, "width": 3, "place": [2, 1]}
     tables = runs_page([run]).sections[0].parts

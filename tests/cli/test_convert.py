@@ -129,7 +129,7 @@ def test_a_checkpoint_on_the_hub_is_downloaded_when_online_and_refused_in_a_sent
 ):
     import huggingface_hub
 
-    monkeypatch.setattr("antiphase.models.convert._is_offline", lambda: True)
+    monkeypatch.setattr("antiphase.models.convert.is_offline", lambda: True)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
     code, _, err = cli("convert", "somebody/some-clip", tmp_path / "run")
     assert (code, len(err.strip().splitlines())) == (2, 1)

@@ -85,6 +85,7 @@ BAD = [
     (["train", "--out", "x", "--device", "tpu"], "'tpu'"),
     (["train", "--out", "x", "--config", "none.yaml"], "none.yaml"),
     (["attack", "nowhere"], "nowhere is not a run"),
+    (["attack", "my_vit.pth"], "a model of your own becomes one by antiphase audit"),
     (["attack", "RUN", "--eps", "8"], "8/255"),
     (["attack", "RUN", "--eps", "4/0"], "'4/0'"),
     (["attack", "RUN", "--eps", "-1/255"], "-1/255"),

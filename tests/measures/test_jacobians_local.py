@@ -31,5 +31,5 @@ def test_the_closed_form_is_what_autograd_gives(layer, coupling, causal):
         return
     j1, j2 = (j.flatten(1) for j in torch.autograd.functional.jacobian(maps, x))
     exact = [(a * b).sum(1) for a, b in ((j1, j1), (j2, j2), (j1, j2))]
-    for mine, theirs in zip(moments, exact):
+    for mine, theirs in zip((moments[..., 0, 0], moments[..., 1, 1], moments[..., 0, 1]), exact):
         assert torch.allclose(mine[0], theirs, rtol=1e-10)

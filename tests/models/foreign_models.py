@@ -129,6 +129,7 @@ def blip_vision() -> Foreign:
 
 BERT = ("query", "key", "value")
 CLIP = ("q_proj", "k_proj", "v_proj", "out_proj")
+VIT = ("q_proj", "k_proj", "v_proj", "o_proj")
 UNPADDED = ~PADDED[:, None].expand(2, 6, 6)
 CASES: dict[str, Callable[[], Foreign]] = {
     "timm": timm_vit,
@@ -150,5 +151,8 @@ CASES: dict[str, Callable[[], Foreign]] = {
     "CLIP text": lambda: _texts("CLIPText", "encoder.layers.0.self_attn", CLIP, UNPADDED.tril()),
     "CLIP vision": lambda: _images("CLIPVision", "encoder.layers.0.self_attn", CLIP),
     "SigLIP vision": lambda: _images("SiglipVision", "encoder.layers.0.self_attn", CLIP),
-    "ViT": lambda: _images("ViT", "layers.0.attention", ("q_proj", "k_proj", "v_proj", "o_proj"), **NO_DROPOUT),
+    "ViT": lambda: _images("ViT", "layers.0.attention", VIT, **NO_DROPOUT),
+    "DINOv2": lambda: _images("Dinov2", "encoder.layer.0.attention", VIT, **NO_DROPOUT),
+    "DINOv2 with registers": lambda: _images("Dinov2WithRegisters", "encoder.layer.0.attention", VIT, **NO_DROPOUT),
+    "DeiT": lambda: _images("DeiT", "layers.0.attention", VIT, **NO_DROPOUT),
 }

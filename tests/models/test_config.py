@@ -4,6 +4,8 @@ import pytest
 
 from antiphase.config import InputError, fingerprint, from_plain, to_plain
 from antiphase.models import Differential, Softmax, ViTConfig
+from antiphase.models.clip_config import TextConfig
+from antiphase.models.config import DifferentialV2, Dint, GroupedDifferential
 from antiphase.models.vit import build
 from tests.models.small_models import CIFAR
 
@@ -23,6 +25,12 @@ from tests.models.small_models import CIFAR
         ),
         (lambda: ViTConfig(depth=3, attention=(Softmax(), Differential())), "2 layers for a model of depth 3"),
         (lambda: ViTConfig(depth=0), "depth=0"),
+        (
+            lambda: ViTConfig(heads=7, attention=(DifferentialV2(),)),
+            "heads=7 of differential-v2 does not divide width=192",
+        ),
+        (lambda: ViTConfig(attention=(GroupedDifferential(ratio=2),)), "ratio=2 does not divide diff_heads=3"),
+        (lambda: TextConfig(attention=(Dint(),)), "a text tower must not see the words that follow"),
         (lambda: Differential(lambda_init=float("nan")), "nan"),
         (lambda: build(ViTConfig(patch=5), **CIFAR), "patch=5"),
         (lambda: ViTConfig(std=0.0), "std=0.0 must be greater than 0"),

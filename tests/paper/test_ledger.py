@@ -68,6 +68,26 @@ def test_a_key_changes_with_every_value_and_not_with_a_new_field_at_its_default(
     )
 
 
+def test_a_model_on_its_way_is_a_cell_that_the_whole_training_fills(tmp_path):
+    whole = Train(
+        model=ViTConfig(patch=4, width=16, heads=2),
+        training=TrainConfig(epochs=2, keep_epochs=(1,)),
+        data="digits",
+        images=100,
+    )
+    early = replace(whole, after=1)
+    asked = [Ask(of=of, images=Images(data="digits", n=20), question=PredictionQuestion()) for of in (early, whole)]
+    assert early.needs == (whole,)
+    assert early.title.endswith("after epoch 1, digits, seed 0")
+    place = Workplace(Ledger(tmp_path / "ledger"))
+    outcome = execute.run(asked, place)
+    assert outcome.computed == [whole.key, early.key, asked[0].key, asked[1].key]
+    half, full = (place.ledger.answer(place.ledger.row(cell)) for cell in (early, whole))
+    assert (len(half["log"]), len(full["log"])) == (1, 2)
+    assert half["weights_sha256"] != full["weights_sha256"]
+    assert half["test_accuracy"] == full["log"][0]["test_accuracy"]
+
+
 def test_a_row_made_under_other_defaults_is_refused(place):
     cell = Train(model=ViTConfig(), training=TrainConfig(), data="digits")
     config = to_plain(cell)

@@ -18,11 +18,12 @@ from pyarrow import parquet
 from antiphase.attacks import Linf, fgsm
 from antiphase.clip_scales import CLIP_SCALES
 from antiphase.config import InputError
+from antiphase.console import duration
 from antiphase.models.clip_config import VARIANTS, clip_of_sizes
 from antiphase.paper.catalog import chosen, groups, studies
 from antiphase.paper.claims import CLAIMS, verdicts
 from antiphase.paper.claims import plans as claim_plans
-from antiphase.paper.cost import PROCESSOR_SECONDS, Prices, duration, fit, operations
+from antiphase.paper.cost import PROCESSOR_SECONDS, Prices, fit, operations
 from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Ask, Model, Train, UserClip

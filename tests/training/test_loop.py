@@ -11,6 +11,8 @@ import time
 import pytest
 import torch
 
+from antiphase.config import InputError
+from antiphase.measures.success import accuracy
 from antiphase.models import Softmax, ViTConfig
 from antiphase.models.clip import CLIP
 from antiphase.models.run import Run, read_tensors
@@ -98,6 +100,26 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path, shell):
     done = shell(*argv[3:])
     assert done.returncode == 0
     assert len(Run(tmp_path / "run").log) == 60
+
+
+def test_kept_epochs_are_runs_of_their_own_with_the_bits_of_a_training_that_ended_there(
+    digits, tmp_path, pull_the_plug
+):
+    config = TrainConfig(epochs=3, keep_epochs=(1, 3), fit_images=50, checkpoint_seconds=0.0)
+    folder = tmp_path / "long"
+    pull_the_plug(lambda: train(SMALL, config, *digits, folder), after=20)  # within epoch 2
+    assert not (folder / "epoch-3").exists()
+    long = train(SMALL, config, *digits, folder)
+    short = train(SMALL, TrainConfig(epochs=1), *digits, tmp_path / "short")
+    first, last = (Run(folder / f"epoch-{epoch}") for epoch in (1, 3))
+    assert first.weights_digest == short.weights_digest != long.weights_digest == last.weights_digest
+    assert first.name == "long/epoch-1"
+    assert [row["epoch"] for row in first.log] == [1]
+    fitted = accuracy(long.classifier(), digits[0].at_most(50, config.seed))
+    assert long.log[-1]["fit_accuracy"] == pytest.approx(fitted)
+    assert "fit_accuracy" not in short.log[0]
+    with pytest.raises(InputError, match="keep_epochs has 4, and the training has the epochs 1 to 3"):
+        TrainConfig(epochs=3, keep_epochs=(4,))
 
 
 def test_the_log_says_what_happened_each_epoch(digits, tmp_path):

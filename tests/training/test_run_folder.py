@@ -1,7 +1,11 @@
 """The folder of a run: damage is named, another run is refused, nothing half-written stays."""
 
+import dataclasses
+import json
+
 import pytest
 
+from antiphase import files
 from antiphase.config import InputError
 from antiphase.files import held
 from antiphase.models import ViTConfig
@@ -60,3 +64,18 @@ def test_two_processes_do_not_train_in_one_folder(digits, tmp_path):
 def test_another_architecture_cannot_be_fine_tuned(pair, digits, tmp_path):
     with pytest.raises(InputError, match="another architecture"):
         train(SMALL, TrainConfig(epochs=1, start_from=str(pair[1].folder)), *digits, tmp_path / "run")
+
+
+def test_a_run_begun_before_a_setting_existed_goes_on(digits, tmp_path):
+    """run.json of an earlier version lacks the fields that came later: they were at their defaults."""
+    folder = tmp_path / "run"
+    train(SMALL, SHORT, *digits, folder)
+    about = json.loads((folder / "run.json").read_text())
+    del about["training"]["keep_epochs"]
+    (folder / "run.json").write_text(json.dumps(about))
+    checkpoint = json.loads((folder / "checkpoint.json").read_text())
+    checkpoint["run"] = files.sha256(folder / "run.json")
+    (folder / "checkpoint.json").write_text(json.dumps(checkpoint))
+    assert train(SMALL, SHORT, *digits, folder).log[-1]["epoch"] == SHORT.epochs
+    with pytest.raises(InputError, match=r"training\.lr is 0\.0005 there, 0\.1 here"):
+        train(SMALL, dataclasses.replace(SHORT, lr=0.1), *digits, folder)

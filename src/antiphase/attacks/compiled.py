@@ -17,6 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from antiphase import console
 from antiphase.attacks.config import Attack
 from antiphase.models.fast_path import fast_path
+from antiphase.models.interventions import is_changed
 
 Compile = Literal["auto", "never", "always"]
 REPAID = 2e13  # operations of all forwards; docs/log.md, 2026-11-16, has the measurements behind it
@@ -28,7 +29,9 @@ def forwards_at_most(attack: Attack, n: int) -> int:
 
 
 def should_compile(compile: Compile, classifier: nn.Module, image: Tensor, forwards: int) -> bool:
-    """Whether to compile for so many forwards of images like this: (1, C, H, W)."""
+    """Whether to compile for so many forwards of images like this: (1, C, H, W); never in an intervention, which ends."""
+    if is_changed(classifier):
+        return False
     return compile == "always" or (compile == "auto" and compiling_pays(classifier, image, forwards))
 
 

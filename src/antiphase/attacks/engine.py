@@ -26,7 +26,7 @@ from antiphase.attacks.config import PGD, Attack, Label, MinimalL2, MinimumNorm,
 from antiphase.attacks.journal import Journal
 from antiphase.attacks.minimum_norm import smallest_of_all
 from antiphase.attacks.question import Protocol
-from antiphase.attacks.red_flags import check_inputs, check_logits, model_flags, order_flags
+from antiphase.attacks.red_flags import FEW, check_inputs, check_logits, check_model, model_flags, order_flags
 from antiphase.attacks.registry import ALGORITHMS
 from antiphase.attacks.scheduler import Scheduler
 from antiphase.attacks.threat_model import SLACK, Linf, ThreatModel
@@ -132,10 +132,12 @@ def run(
     check_inputs(classifier, x, y, threat_model)
     device = next((p.device for p in classifier.parameters()), torch.device("cpu"))
     with runtime.frozen(classifier), console.progress(label, total=len(x)) as advance:
+        if clean_predictions is None:  # else it was done before
+            check_model(classifier, x[:FEW].detach().to(device), gradients=_uses_gradients(attack))
         examples = Examples(
             classifier,
-            x.cpu(),
-            y.cpu(),
+            x.detach().cpu(),
+            y.cpu().long(),
             ids=np.arange(len(x)) if ids is None else ids,
             seed=seed,
             batch_size=batch_size,
@@ -156,6 +158,11 @@ def run(
             every = protocol == "paper"
             Scheduler(examples, attack, algorithm, every_restart=every, compiling=compiling, journal=kept).run()
         return examples.result(threat_model)
+
+
+def _uses_gradients(attack: Attack | AttackFunction) -> bool:
+    """Whether an attack of ours would fail on a model without gradients; nothing is known of somebody else's."""
+    return isinstance(attack, Attack) and not isinstance(attack, Square) and attack.within.eps > 0
 
 
 def _run_function(examples: Examples, attack: AttackFunction, threat_model: ThreatModel | None) -> None:

@@ -16,17 +16,38 @@ from antiphase.config import InputError
 # ------------------------------------------------------------------------------------------------- refused before
 
 
+HALVES = (torch.float16, torch.bfloat16)
+
+
 def check_inputs(classifier: nn.Module, x: Tensor, y: Tensor, within: ThreatModel | None) -> None:
-    """Refuse images outside [0,1], labels that cannot be labels, and a model in train mode."""
+    """Refuse images outside [0,1], labels that cannot be labels, half precision, and a model in train mode."""
+    if not isinstance(classifier, nn.Module):
+        raise InputError(
+            f"the classifier is a {type(classifier).__name__}: give a torch module, or wrap it by ap.as_classifier(model, ...)"
+        )
+    for name, value in (("images", x), ("labels", y)):
+        if not isinstance(value, Tensor):
+            raise InputError(f"{name} are a {type(value).__name__}: expected a tensor or a NumPy array")
     if x.ndim != 4 or not len(x):
         raise InputError(f"images have shape {tuple(x.shape)}: expected (n, channels, height, width) with n at least 1")
     if not x.is_floating_point():
         raise InputError(f"images are {x.dtype}: expected floats in [0,1] (divide bytes by 255)")
+    if x.dtype in HALVES:
+        raise InputError(
+            f"images are {x.dtype}, in which small steps are rounded away and a model looks robust that is not: call "
+            ".float() on them"
+        )
     low, high = x.min().item(), x.max().item()
     if not (low >= 0 and high <= 1):  # NaN fails both comparisons
         raise InputError(f"pixels range from {low:g} to {high:g}: expected [0,1], with normalisation inside the model")
-    if y.shape != x.shape[:1] or y.is_floating_point():
+    if y.shape != x.shape[:1] or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
         raise InputError(f"labels have shape {tuple(y.shape)} and type {y.dtype}: expected {len(x)} whole numbers")
+    for name, parameter in classifier.named_parameters():
+        if parameter.dtype in HALVES:
+            raise InputError(
+                f"{name} is {parameter.dtype}, in which small steps are rounded away and a model looks robust that is not: call "
+                ".float() on the model"
+            )
     for name, module in classifier.named_modules():
         active = isinstance(module, nn.modules.batchnorm._BatchNorm) or (
             isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0
@@ -37,6 +58,89 @@ def check_inputs(classifier: nn.Module, x: Tensor, y: Tensor, within: ThreatMode
             )
     if within is not None:
         within.check(tuple(x.shape[1:]))
+
+
+FEW = 4  # images on which a model is tried before an attack
+
+
+def check_model(classifier: nn.Module, x: Tensor, *, gradients: bool) -> None:
+    """Refuse a model on which an attack would fail for another reason than robustness, found out on a few images x.
+
+    It raises, returns no logits, computes in half precision, changes its images in place, gives no gradient where `gradients`
+    are needed, or answers for an image by what its neighbours are. A model that answers differently when asked twice is not
+    refused: that is a red flag of the result.
+    """
+    x = x[:FEW]
+    given = x.clone()
+    logits = call(classifier, given)
+    if not torch.equal(given, x):
+        raise InputError(
+            "the model changes its images in place, and so the attack's own: let its forward begin with x = x.clone(), "
+            "or wrap it by ap.as_classifier(model, ...)"
+        )
+    if logits.dtype in HALVES:
+        raise InputError(
+            f"the model returns {logits.dtype} logits, so coarse that small changes vanish and it looks robust: let it "
+            "compute in float32 (no autocast, .float())"
+        )
+    many = len(x) > 1  # then only images that it was given are shown: an intervention knows no others
+    together, apart = (x, x[:1].repeat(len(x), 1, 1, 1)) if many else (torch.cat([x, x]), torch.cat([x, 1 - x]))
+    first = logits if many else call(classifier, together)
+    if _moves(first, call(classifier, apart)) and not _moves(first, call(classifier, together.clone())):
+        raise InputError(
+            "the logits of an image change with the images beside it, so success would depend on the batch: call .eval() "
+            "on every part of the model, or normalise each image by itself"
+        )
+    if gradients:
+        _check_gradient(classifier, x)
+
+
+DRIFT = 1e-3  # of the largest logit: more than rounding, in batches of one size
+
+
+def _moves(logits: Tensor, again: Tensor) -> bool:
+    """Whether the answer on the first image is another one."""
+    return bool((again[0] - logits[0]).abs().max() > DRIFT * logits[0].abs().max().clamp_min(1e-12))
+
+
+def call(classifier: nn.Module, x: Tensor) -> Tensor:
+    """The logits of a model; what it raises or returns instead is refused in one sentence."""
+    try:
+        with torch.no_grad():
+            logits = classifier(x)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(_cannot(x, error)) from error
+    if not isinstance(logits, Tensor):
+        raise InputError(
+            f"the model returned a {type(logits).__name__}, not a tensor of logits: wrap it by ap.as_classifier(model, ...)"
+        )
+    check_logits(logits, len(x), torch.empty(0, dtype=torch.int64))
+    return logits
+
+
+def _cannot(x: Tensor, error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    said = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return f"the model cannot be called on {len(x)} images of shape {tuple(x.shape[1:])} and type {x.dtype}: {said}"
+
+
+def _check_gradient(classifier: nn.Module, x: Tensor) -> None:
+    remedy = "take no_grad, detach() or NumPy out of its forward, or use Square, which needs no gradient"
+    pixels = x.clone().requires_grad_()
+    try:
+        with torch.enable_grad():
+            logits = classifier(pixels)
+            connected = logits.requires_grad
+            if connected:
+                (gradient,) = torch.autograd.grad(logits.sum(), pixels, allow_unused=True)
+                connected = gradient is not None
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [""]
+        raise InputError(f"the model gives no gradient ({type(error).__name__}: {lines[0]}): {remedy}") from error
+    if not connected:
+        raise InputError(f"the model gives no gradient, without which an attack fails and it looks robust: {remedy}")
 
 
 def check_logits(logits: Tensor, n: int, y: Tensor) -> None:

@@ -11,6 +11,7 @@ COMMANDS = {
     "demo": "Train a ViT and its differential twin on digits, attack, measure, compare, report: about a minute.",
     "train": "Train a ViT or DiffViT; the same command goes on where a killed run stopped.",
     "train-clip": "Train a CLIP or DiffCLIP on image-caption pairs or class prompts; resumes like train.",
+    "audit": "Audit a model of your own: clean and under attack, judged by AutoAttack, and inside its attention.",
     "convert": "Make a run of a published CLIP or DiffCLIP checkpoint: safetensors and a config.",
     "eval": "Judge a run by what its features are good for: zero-shot, retrieval, linear probe, few-shot, OOD, MMVP.",
     "attack": "Attack a trained run: PGD, FGSM, AutoAttack and its parts over a grid of budgets, or for the smallest L2.",

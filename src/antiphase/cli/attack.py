@@ -43,6 +43,7 @@ EXAMPLES = """\
   antiphase attack runs/diffvit --attack autoattack --eps 8/255 --images 64
   antiphase attack runs/diffvit --attack minimal-l2 --images 64 --out runs/diffvit-l2
   antiphase attack runs/diffvit --attack cw --searches 5 --steps 100 --confidence 1 --save
+  antiphase attack runs/diffvit --eps 4/255 --on runs/vit
   antiphase attack runs/c10 --scale cpu --eps 1/255,2/255 --save --eight-bit --json"""
 Kind = Literal["pgd", "fgsm", "apgd", "fab", "square", "autoattack", "cw", "ddn", "fmn", "minimal-l2"]
 Loss = Literal["ce", "margin", "dlr", "cosine", "dlr-targeted"]
@@ -97,6 +98,7 @@ class Command(OfRuns):
     label: Label | None = None  # the class to leave (true; of cw, ddn, fmn, minimal-l2 predicted)
     target: Literal["least-likely", "random"] | int | None = None  # the class to reach, of pgd, cw, ...; None: any
     protocol: Literal["fast", "paper"] = "fast"  # paper: every budget and run on its own; fast: only what still stands
+    on: tuple[Path, ...] = ()  # other runs, shown what was made for this one: does it fool them too? Keeps the images
     save: bool = False  # keep the adversarial images in the folder of the run
     eight_bit: bool = False  # pixels on the grid of 255ths; with --save as PNG files, verified after reading them again
     compile: Literal["auto", "never", "always"] = "auto"  # torch.compile; auto: where the evaluation repays it
@@ -161,6 +163,7 @@ def _place(word: str) -> Literal["random", "attention"] | tuple[int, int]:
 
 def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
     folder = require_run(command.run)
+    others = [require_run(other) for other in command.on]
     if command.out is not None:
         require_folder(command.out)
     from antiphase.models.run import Run
@@ -171,8 +174,16 @@ def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
     images = images or command.source.choose(run.about, command.seed)
     names = ("protocol", "seed", "save", "eight_bit", "compile")
     shared: dict[str, Any] = {name: getattr(command, name) for name in names}
+    shared["save"] |= bool(others)  # they are shown the images as they were kept
     answers = attack_answers(run, images, command.attacks(), device=device, **shared)
     result = {"run": str(folder), "scale": command.scale, "cells": [answer.content for answer in answers]}
+    if others:
+        from antiphase.results.transfer import transfers
+
+        settings = {name: shared[name] for name in ("protocol", "seed", "eight_bit", "compile")}
+        targets = [Run(other, command.source.prompts) for other in others]
+        shown = transfers(run, targets, images, command.attacks(), device=device, **settings)
+        result["transfer"] = [entry.content for entry in shown]
     if command.out is not None:
         from antiphase.report.export import write_attacks
 

@@ -28,7 +28,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from antiphase.cli import COMMANDS
 from antiphase.config import Budget, InputError, Names
 from antiphase.models.attention_syntax import SYNTAX, attention_text, parse_attention
-from antiphase.models.config import Differential, Softmax
+from antiphase.models.config import Attention
 from antiphase.scales import SCALES
 
 RENAMED = {"--runs": "--restarts"}  # flags by their former names, which are still accepted
@@ -113,6 +113,8 @@ def _defaults(module: ModuleType, argv: list[str]) -> Any:
         _value_of("--config", argv),
         _value_of("--pairs", argv),
     )
+    if "--quick" in argv and hasattr(command, "at_quick"):
+        command = command.at_quick()
     if pairs and hasattr(command, "with_pairs"):
         command = command.with_pairs(pairs)
     return command.with_file(Path(file)) if file and hasattr(command, "with_file") else command
@@ -184,10 +186,10 @@ WORDS = (
     ),
     Word(lambda kind: kind is Names, "NAME[,NAME...]", Names, Names),
     Word(
-        lambda kind: set(typing.get_args(kind)) == {Softmax, Differential},
+        lambda kind: set(typing.get_args(kind)) == set(typing.get_args(Attention)),
         SYNTAX,
         parse_attention,
-        Softmax | Differential,
+        Attention,
         attention_text,
     ),
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from antiphase.config import InputError, check_fields
-from antiphase.data.catalog import check_name, entry_of, load
+from antiphase.data.catalog import CATALOG, check_name, entry_of, load
 from antiphase.models.prompts import check_prompts
 from antiphase.scales import SCALES, ScaleName
 
@@ -36,6 +36,8 @@ class DataFlags:
 
     def of_run(self, about: dict[str, Any]) -> DataFlags:
         """The data a run was trained on, where the flags do not name another."""
+        if about["model"].get("kind") == "ForeignConfig":
+            return self._of_foreign(about)
         vision = about["model"].get("vision")
         if vision is not None:
             data = self.data or (about["data"].get("origin") if about["data"].get("class_names") else None)
@@ -47,6 +49,19 @@ class DataFlags:
             return self
         origin, side = about["data"]["origin"], about["data"]["shape"][-1]
         return replace(self, data=origin, image_size=self.image_size or (side if entry_of(origin).resizable else None))
+
+    def _of_foreign(self, about: dict[str, Any]) -> DataFlags:
+        """Of a model that was made elsewhere: photographs in the size to which it would resize them, so that a budget is in
+        pixels that it sees; small images as they are, and the model enlarges them."""
+        if self.data is None:
+            raise InputError(f"it is not known on what {about['title']} was trained: name images with --data")
+        entry = entry_of(self.data)
+        photographs = entry.resizable and (entry.size >= PHOTOGRAPH or self.data not in CATALOG)
+        side = about["source"]["side"] if photographs else None
+        return replace(self, image_size=self.image_size or side)
+
+
+PHOTOGRAPH = 224  # side from which on a data set is one of photographs, which have sizes of their own
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,13 +18,15 @@ from antiphase.measures.questions import (
     CorrelationQuestion,
     DepthQuestion,
     FocusQuestion,
+    InterventionQuestion,
     LipschitzQuestion,
 )
 from antiphase.scales import SCALES, ScaleName
 from antiphase.store import Question
 
-MEASURE_NAMES = ("lipschitz", "alignment", "cancellation", "lambda", "correlation", "focus", "caption-correlation")
-CAPTIONS = "caption-correlation"  # about texts: it is asked for by name
+CAPTIONS = "caption-correlation"  # about texts
+BY_NAME = ("interventions", CAPTIONS)  # attacks anew, or needs captions: it is asked for by name
+MEASURE_NAMES = ("lipschitz", "alignment", "cancellation", "lambda", "correlation", "focus", *BY_NAME)
 OF_TWO = ("alignment", "lambda")  # these need a model with two branches
 OF_PAIRS = ("cancellation", "correlation")  # and these at least two heads
 LEVELS = ("maps", "branch", "block")
@@ -38,6 +40,7 @@ EXAMPLES = """\
   antiphase measure runs/diffvit
   antiphase measure runs/diffvit --measures cancellation,correlation --eps 4/255
   antiphase measure runs/diffvit --measures alignment --readings R1,R3,R8 --base runs/vit --out runs/lens
+  antiphase measure runs/diffvit --measures interventions --interventions lam=0,lam=0.4,swap,hold=A2 --eps 4/255
   antiphase measure runs/tiles --measures focus --eps 1/255
   antiphase measure runs/diffclip --measures caption-correlation --captions flickr8k --images 200
   antiphase measure runs/vit --measures lipschitz --estimators sample,power,ascent --levels maps,block --images 64 --json"""
@@ -47,13 +50,14 @@ EXAMPLES = """\
 class Command(OfRuns):
     run: tyro.conf.Positional[Path]  # folder of a trained run
     # lipschitz, alignment, cancellation, lambda, correlation, focus (where the data have boxes); none: all of these that there
-    # are; by name only: caption-correlation
+    # are; by name only: interventions, caption-correlation
     measures: Names = Names()
     base: Path | None = None  # a softmax run: for gamma, and its head pairs as a control of the alignment
     lipschitz: LipschitzQuestion = LipschitzQuestion()
     alignment: AlignmentQuestion = AlignmentQuestion()
     cancellation: CancellationQuestion = CancellationQuestion()
     texts: CaptionCorrelationQuestion = CaptionCorrelationQuestion()
+    causes: InterventionQuestion = InterventionQuestion()
     captions: str | None = None  # texts for caption-correlation: a captioned set or a file; None: those of the training
     estimators: Names = Names("sample")  # of local Lipschitz: sample, power, ascent; the last two come together
     levels: Names = Names("maps")  # where it is measured: maps, branch, block
@@ -69,6 +73,7 @@ class Command(OfRuns):
             run=tyro.MISSING,
             lipschitz=LipschitzQuestion(draws=chosen.lipschitz_draws),
             alignment=AlignmentQuestion(probes=chosen.probes, max_probes=chosen.max_probes),
+            causes=InterventionQuestion(steps=chosen.pgd_steps, restarts=chosen.pgd_restarts),
             scale=scale,
             source=TestImages.at(scale),
         )
@@ -85,6 +90,8 @@ class Command(OfRuns):
         seed = self.seed
         if measure == "correlation":
             return [CorrelationQuestion(seed=seed)]
+        if measure == "interventions":
+            return [replace(self.causes, eps=self.cancellation.eps, draws=self.lipschitz.draws, seed=seed)]
         if measure == "focus":
             return [FocusQuestion(eps=self.cancellation.eps, seed=seed)]
         if measure == "cancellation":
@@ -146,9 +153,9 @@ def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
 def _all_of(config: Any, images: ImageSet | None) -> list[str]:
     """Every measure that a model of this shape has: two branches, or at least a pair of heads to stand in for them."""
     boxes = images is not None and images.boxes is not None
-    names = [name for name in MEASURE_NAMES if name != CAPTIONS and (boxes or name != "focus")]
+    names = [name for name in MEASURE_NAMES if name not in BY_NAME and (boxes or name != "focus")]
     if config.is_differential:
-        return names
+        return [m for m in names if m != "lambda" or config.has_lambda_parameters]
     heads = getattr(config, "vision", config).heads
     return [m for m in names if m not in OF_TWO and (heads > 1 or m not in OF_PAIRS)]
 

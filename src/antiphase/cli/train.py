@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ EXAMPLES = """\
   antiphase train --out runs/vit
   antiphase train --out runs/diffvit --attention differential --epochs 30
   antiphase train --out runs/c10 --scale cpu --attention differential:lambda_init=0.5,out_scale=fixed
+  antiphase train --out runs/v2 --attention differential-v2
   antiphase train --out runs/mixed --depth 2 --attention softmax differential
+  antiphase train --out runs/from-file --config run.yaml --tensorboard
   antiphase train --out runs/robust --config runs/vit/run.json --start-from runs/vit --adv-eps 8/255
   antiphase train --out runs/again --config runs/c10/run.json --scale cpu --seed 1
   torchrun --nproc-per-node 2 -m antiphase train --out runs/shared --attention differential"""
@@ -36,6 +39,7 @@ class Command:
     model: ViTConfig = ViTConfig()
     training: TrainConfig = TrainConfig()
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps
+    tensorboard: bool = False  # write the log for TensorBoard too, into tensorboard/ of the run (extra: tensorboard)
     json: bool = False  # print the result as JSON on stdout
 
     @classmethod
@@ -69,13 +73,20 @@ class Command:
 
 def run(command: Command) -> dict[str, Any]:
     require_folder(command.out)
+    from antiphase.training.tensorboard import check_installed, tensorboard_log
+
+    if command.tensorboard:
+        check_installed()
     from antiphase.runtime import pick_device
+    from antiphase.training.distributed import is_main_process
     from antiphase.training.loop import train
 
     device = pick_device(command.device)
     train_set = command.images.load("train").at_most(command.train_images, command.training.seed)
     test_set = command.images.load("test")
-    run = train(command.model, command.training, train_set, test_set, command.out, device=device, scale=command.scale)
+    settings: dict[str, Any] = {"device": device, "scale": command.scale}
+    with tensorboard_log(command.out) if command.tensorboard and is_main_process() else nullcontext() as on_epoch:
+        run = train(command.model, command.training, train_set, test_set, command.out, on_epoch=on_epoch, **settings)
     return {"run": str(run.folder), "title": run.config.title, "weights_sha256": run.weights_digest, "log": run.log}
 
 

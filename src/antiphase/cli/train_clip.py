@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -144,6 +145,7 @@ class Command:
     model: ClipFlags = ClipFlags()
     training: ContrastiveConfig = ContrastiveConfig()
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps
+    tensorboard: bool = False  # write the log for TensorBoard too, into tensorboard/ of the run (extra: tensorboard)
     json: bool = False  # print the result as JSON on stdout
 
     @classmethod
@@ -197,22 +199,28 @@ def _prompts_name(data: dict[str, Any], path: Path) -> str:
 
 def run(command: Command) -> dict[str, Any]:
     require_folder(command.out)
+    from antiphase.training.tensorboard import check_installed, tensorboard_log
+
+    if command.tensorboard:
+        check_installed()
     from antiphase.runtime import pick_device
     from antiphase.training.clip_task import train_clip
+    from antiphase.training.distributed import is_main_process
 
     device, config = pick_device(command.device), command.model.config()
     train_set, test_set, prompts = command.source.load(config.vision.image, command.training.seed)
-    run = train_clip(
-        config,
-        command.training,
-        train_set,
-        test_set,
-        command.out,
-        templates=prompts,
-        allow=command.source.allowed,
-        device=device,
-        scale=command.scale,
-    )
+    settings: dict[str, Any] = {"allow": command.source.allowed, "device": device, "scale": command.scale}
+    with tensorboard_log(command.out) if command.tensorboard and is_main_process() else nullcontext() as on_epoch:
+        run = train_clip(
+            config,
+            command.training,
+            train_set,
+            test_set,
+            command.out,
+            templates=prompts,
+            on_epoch=on_epoch,
+            **settings,
+        )
     skipped = run.about["data"]["train"]["skipped"]
     test_images = run.about["data"]["test"]["images"]
     digest = {"weights_sha256": run.weights_digest, "skipped": skipped, "test_images": test_images}

@@ -35,6 +35,9 @@ class CatalogEntry:
     downloadable: bool = False
 
 
+COCO_CAPTIONS = (
+    "coco-captions*"  # a folder kept for its captions: where there is another, that one is for classification
+)
 CIFAR10_FOLDERS = ("cifar10", "cifar-10-batches-py", "cifar10-*")
 CATALOG: dict[str, CatalogEntry] = {
     "digits": CatalogEntry((), size=8, reader="digits:load_digits", resizable=False),
@@ -69,10 +72,12 @@ CATALOG: dict[str, CatalogEntry] = {
         reader="imagenet_variants:load_imagenet_sketch",
         splits=TEST,
     ),
-    "coco": CatalogEntry(("coco", "coco2017", "coco-*"), size=224, reader="coco:load_coco"),
+    "coco": CatalogEntry(("coco", "coco2017", "coco-*", COCO_CAPTIONS), size=224, reader="coco:load_coco"),
     "caltech101": CatalogEntry(("caltech101", "caltech-101"), size=224, reader="downstream:load_caltech101"),
     "dtd": CatalogEntry(("dtd",), size=224, reader="downstream:load_dtd", splits=TRAIN_VAL_TEST),
-    "pets": CatalogEntry(("oxford-iiit-pet",), size=224, reader="downstream:load_pets"),
+    "pets": CatalogEntry(
+        ("oxford-iiit-pet", "oxford-pets", "oxford-iiit-pet-*"), size=224, reader="downstream:load_pets"
+    ),
     "flowers": CatalogEntry(("flowers-102",), size=224, reader="downstream:load_flowers", splits=TRAIN_VAL_TEST),
     "sun397": CatalogEntry(("SUN397",), size=224, reader="downstream:load_sun397"),
     "aircraft": CatalogEntry(
@@ -80,9 +85,6 @@ CATALOG: dict[str, CatalogEntry] = {
     ),
     "food101": CatalogEntry(("food-101",), size=224, reader="downstream:load_food101"),
 }
-COCO_CAPTIONS = (
-    "coco-captions*"  # a folder kept for its captions: where there is another, that one is for classification
-)
 MMVP = CatalogEntry(("MMVP_VLM", "mmvp_vlm", "MMVP_VLM-*", "mmvp"), size=224, splits=TEST)  # statements, no classes
 FOLDER_SIZE = 64  # side of images from a folder of the user's own, unless --image-size says otherwise
 
@@ -155,7 +157,7 @@ def find_folder(name: str, entry: CatalogEntry, root: str | Path | None, *, down
 
 def _claimed(folder: str, pattern: str) -> bool:
     """Another set says more exactly that this folder is its own: imagenet-a is no copy of imagenet, though imagenet-* fits."""
-    others = (*(other for entry in CATALOG.values() for other in entry.folders), COCO_CAPTIONS)
+    others = [other for entry in CATALOG.values() for other in entry.folders]
     return any(_exact(other) > _exact(pattern) and fnmatch(folder, other) for other in others)
 
 

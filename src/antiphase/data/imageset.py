@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -207,10 +207,45 @@ def as_images(images: Images, class_names: Sequence[str] = ()) -> ImageSet:
     """An ImageSet as it is; tensors as one."""
     if isinstance(images, ImageSet):
         return images
+    if isinstance(images, tuple) and len(images) != 2:
+        raise InputError(f"a tuple of images is (pixels, labels), and this one has {len(images)} parts")
     pixels, labels = images if isinstance(images, tuple) else (images, None)
-    if not isinstance(pixels, Tensor):
-        raise InputError(f"images are an ImageSet, a tensor or (pixels, labels), not {type(pixels).__name__}")
-    return ImageSet.of_tensors(pixels, labels, class_names)
+    pixels = as_pixels(pixels)
+    if pixels.dtype in (torch.float16, torch.bfloat16) or not pixels.is_floating_point():
+        raise InputError(
+            f"images are {pixels.dtype}: expected float32 in [0,1] (divide bytes by 255, call .float() on halves)"
+        )
+    if pixels.numel() and not (pixels.min() >= 0 and pixels.max() <= 1):  # NaN fails both comparisons
+        low, high = float(pixels.min()), float(pixels.max())
+        raise InputError(f"pixels range from {low:g} to {high:g}: expected [0,1], with normalisation inside the model")
+    return ImageSet.of_tensors(pixels, None if labels is None else as_labels(labels), class_names)
+
+
+def as_pixels(images: Any) -> Tensor:
+    """A tensor as it is; a NumPy array as one, in float32 if it is float64."""
+    if isinstance(images, np.ndarray) and images.dtype.kind in "fiu":
+        images = torch.from_numpy(np.ascontiguousarray(images))
+        images = images.float() if images.dtype == torch.float64 else images
+    if not isinstance(images, Tensor):
+        what = f"{type(images).__name__}" + (f" of {images.dtype}" if isinstance(images, np.ndarray) else "")
+        raise InputError(f"images are an ImageSet, a tensor or (pixels, labels), not {what}")
+    return images.detach()
+
+
+def as_labels(labels: Any) -> Tensor:
+    """Whole numbers, one per image: a tensor, a NumPy array or a list -> int64"""
+    if isinstance(labels, list) and labels and all(isinstance(y, int) and not isinstance(y, bool) for y in labels):
+        return torch.tensor(labels)
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":
+        return torch.from_numpy(labels.astype(np.int64))
+    whole = isinstance(labels, Tensor) and not (
+        labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool
+    )
+    if not whole:
+        what = f"{type(labels).__name__}" + (f" of {labels.dtype}" if isinstance(labels, Tensor | np.ndarray) else "")
+        raise InputError(f"labels are whole numbers, one per image, not a {what}")
+    whole_numbers: Tensor = labels.long()
+    return whole_numbers
 
 
 def checked_labels(labels: NDArray[np.int64], classes: int, where: str) -> NDArray[np.int64]:

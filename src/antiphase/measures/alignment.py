@@ -3,7 +3,8 @@
 The readings are those of docs/method.md 2.2. A frequency alone says nothing: it is given beside the same statistic of an
 untrained model, of pairs that do not belong together and of the heads of a softmax layer, and beside 50 %.
 
-A lambda that differs between tokens is multiplied into the second map in R1 to R5 and R7; R6 and R8 refuse it.
+A lambda that differs between tokens is multiplied into the second map; R6 refuses it. Where lambda depends on the input, the
+gate's term is measured beside the two branches (docs/method.md 7); the cosine is that of the branches alone.
 """
 
 from __future__ import annotations
@@ -17,7 +18,17 @@ from torch import Tensor, nn
 from antiphase import console
 from antiphase.config import InputError
 from antiphase.data.imageset import Images, ImageSet, as_images
-from antiphase.measures.branch_pairs import Alignment, Coupling, alignment_of, gram, lambdas_of, weighted_maps
+from antiphase.measures.branch_pairs import (
+    Alignment,
+    Coupling,
+    alignment_of,
+    changes,
+    couple,
+    gated_of,
+    gram,
+    lambdas_of,
+    weighted_maps,
+)
 from antiphase.measures.jacobians_forward import PAPER_EPS, branch_alignment, gram_probes
 from antiphase.measures.jacobians_local import local_alignment
 from antiphase.measures.jacobians_reverse import loss_alignment, map_gradients, projected_alignment, scalar_alignment
@@ -97,16 +108,17 @@ def finite_alignment(
     One lambda per image and head is that of the clean image.
     """
     lam = lambdas_of(classifier, images, coupling, batch_size=batch_size, device=device)
+    gated = gated_of(lam)
     parts: dict[str, list[Tensor]] = {layer: [] for layer in lam}
     with at_rest(classifier), console.progress("changes of the maps", total=len(images)) as advance:
         for batch in images.batches(batch_size):
             x = batch.pixels.to(device)
             xi = draw(batch.ids, x.shape[1:], 0, eps, seed).to(x)
-            clean, moved = (weighted_maps(look(classifier, at), coupling) for at in (x, x + xi))
+            clean, moved = (couple(look(classifier, at), coupling, gated) for at in (x, x + xi))
             for layer in lam:
-                changes = tuple(b - a for a, b in zip(clean[layer], moved[layer]))
-                check_finite(changes[0] + changes[1], layer)
-                parts[layer].append(gram(changes)[:, :, None].cpu())
+                moves = changes(clean[layer], moved[layer])
+                check_finite(sum(moves[1:], moves[0]), layer)
+                parts[layer].append(gram(moves)[:, :, None].cpu())
             advance(len(x), "")
     return [alignment_of(layer, lam[layer], torch.cat(products).numpy()) for layer, products in parts.items()]
 
@@ -116,9 +128,10 @@ def _class_row(
 ) -> list[Alignment]:
     """R7: the row of the class token alone."""
     lam = lambdas_of(classifier, images, coupling, **near)
+    gated = gated_of(lam)
 
     def readout(record: Record) -> dict[str, tuple[Tensor, ...]]:
-        maps = weighted_maps(record, coupling)
+        maps = weighted_maps(record, coupling, gated)
         return {layer: tuple(a[:, :, :1] for a in pair) for layer, pair in maps.items()}
 
     products = gram_probes(classifier, images, readout, probes=probes, label="the class token's row", **near)

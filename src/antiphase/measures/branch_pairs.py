@@ -5,16 +5,18 @@ half is the algebra of Lemma 1 and Theorem 1, the same for Jacobians, for one di
 numbers are estimated stands in `jacobians_*`, `alignment` and `cancellation`.
 
 Lambda broadcasts to (B, h, N, 1). One lambda per image and head can be taken out of a norm; where it differs between tokens it
-is multiplied into the second map first and counts as 1 (`BranchPair.weighted`), or the measure refuses the layer.
+is multiplied into the second map first and counts as 1 (`BranchPair.weighted`), or the measure refuses the layer. Where lambda
+depends on the input, a third term joins the two, A2 dlambda, the gate's (docs/method.md 7): J_DA = J1 - lambda J2 - J3. DINT's
+mean row is such a term too.
 
-The three numbers are kept per image and head, one for each probe that estimated them; nothing is reduced to a cosine before
+The numbers are kept per image and head, one for each probe that estimated them; nothing is reduced to a cosine before
 it is written down. B images of a batch, n of all, h heads, N tokens, M tokens that are looked at, K probes (NaN where an image
 needed fewer; K = 1 where the numbers are exact), T maps that are looked at together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -28,7 +30,7 @@ from antiphase.data.imageset import ImageSet
 from antiphase.measures.perturbations import points
 from antiphase.measures.stats import Array, Rate, decided, finite, mean_finite, over, rate
 from antiphase.models.attention import Branches
-from antiphase.models.taps import Record, check_finite, look
+from antiphase.models.taps import Record, check_finite, gated_layers, look
 from antiphase.runtime import at_rest
 
 # branches: A1 and A2 of each head. shuffled: A1 of a head and A2 of the next. pseudo: heads 2i and 2i+1 of a softmax layer
@@ -54,20 +56,47 @@ class BranchPair(NamedTuple):
     first: Tensor  # (B, h, N, M)
     second: Tensor  # (B, h, N, M)
     lam: Tensor  # broadcasts to (B, h, N, 1)
+    gated: bool = False  # lambda depends on the input
+    added: Tensor | None = None  # to the difference of the two, broadcasts to (B, h, N, M)
 
     @property
     def combined(self) -> Tensor:
-        """first - lambda second"""
-        return self.first - self.lam.to(self.second.dtype) * self.second
+        """first - lambda second, and what is added to it"""
+        difference = self.first - self.lam.to(self.second.dtype) * self.second
+        return difference if self.added is None else difference + self.added
 
     @property
     def weighted(self) -> BranchPair:
         """The same difference with one lambda per image and head: as it is, or with lambda multiplied into the second map."""
         if self.lam.shape[2] == 1:
             return self
-        return BranchPair(
-            self.first, self.lam.to(self.second.dtype) * self.second, torch.ones_like(self.lam[:1, :1, :1])
-        )
+        second = self.lam.to(self.second.dtype) * self.second
+        return self._replace(second=second, lam=torch.ones_like(self.lam[:1, :1, :1]))
+
+    @property
+    def with_lambda_inside(self) -> BranchPair:
+        """One lambda for every token, so that `weighted` multiplies it into the second map; one learned scalar stays outside."""
+        if self.lam.numel() == 1 and not self.gated:
+            return self
+        return self._replace(lam=self.lam.expand(-1, -1, self.first.shape[2], 1))
+
+    @property
+    def terms(self) -> tuple[Tensor, ...]:
+        """What J_DA = J1 - lambda J2 - J3 is made of, as tensors whose derivatives are J1, J2 and, where there is one, J3.
+
+        With a gate, lambda stands still in the second and A2 in the third: derivatives in either mode see it so.
+        """
+        if not self.gated:
+            two = self.weighted[:2]
+            return two if self.added is None else (*two, -self.added.expand_as(self.first))
+        held = self._replace(lam=self.lam.detach()).weighted
+        third = self.lam.to(self.second.dtype) * self.second.detach()
+        return self.first, held.second, third if self.added is None else third - self.added
+
+    @property
+    def weight(self) -> Tensor:
+        """Lambda of `terms`: that of the weighted pair"""
+        return self.weighted.lam
 
     def needs_one_lambda_per_head(self, measure: str, layer: str) -> None:
         """Refuse a layer whose lambda differs between tokens, for measures that cannot multiply it into the map."""
@@ -77,15 +106,34 @@ class BranchPair(NamedTuple):
             )
 
 
-def couple(record: Record, coupling: Coupling) -> dict[str, BranchPair]:
-    """The pairs of every layer that has them, by the layer's name."""
+def changes(before: BranchPair, after: BranchPair) -> tuple[Tensor, ...]:
+    """Finite changes of the terms: d1, d2 and, where there is a third, d3; the change of the map is d1 - lambda d2 - d3 exactly.
+
+    With a gate lambda is that of `before`, and d3 = A2 of `after` times the change of lambda.
+    """
+    if not before.gated:
+        d1, d2 = (b - a for a, b in zip(before.weighted[:2], after.weighted[:2]))
+        third = None
+    else:
+        d1, d2 = after.first - before.first, after.second - before.second
+        lam = before.lam.to(d2.dtype)
+        third = (after.lam.to(d2.dtype) - lam) * after.second
+        d2 = lam * d2 if lam.shape[2] != 1 else d2
+    if before.added is not None and after.added is not None:
+        integral = (before.added - after.added).expand_as(d1)
+        third = integral if third is None else third + integral
+    return (d1, d2) if third is None else (d1, d2, third)
+
+
+def couple(record: Record, coupling: Coupling, gated: Collection[str] = ()) -> dict[str, BranchPair]:
+    """The pairs of every layer that has them, by the layer's name; `gated`: layers whose lambda depends on the input."""
     if coupling not in get_args(Coupling):
         raise InputError(f"coupling {coupling!r} is not known: it takes {', '.join(get_args(Coupling))}")
-    pairs = {layer: _pair(maps, coupling) for layer, maps in record.items()}
+    pairs = {layer: _pair(maps, coupling, layer in gated) for layer, maps in record.items()}
     return {layer: pair for layer, pair in pairs.items() if pair is not None}
 
 
-def _pair(maps: Branches, coupling: Coupling) -> BranchPair | None:
+def _pair(maps: Branches, coupling: Coupling, gated: bool) -> BranchPair | None:
     heads = maps.signal.shape[1]
     if coupling == "pseudo":
         if maps.noise is not None or heads < 2:
@@ -95,13 +143,14 @@ def _pair(maps: Branches, coupling: Coupling) -> BranchPair | None:
     if maps.noise is None or (coupling == "shuffled" and heads < 2):
         return None
     if coupling == "branches":
-        return BranchPair(maps.signal, maps.noise, maps.lam)
-    return BranchPair(maps.signal, *(t.roll(1, dims=1) for t in (maps.noise, maps.lam)))  # lambda goes with its map
+        return BranchPair(maps.signal, maps.noise, maps.lam, gated, maps.added)
+    noise, lam = (t.roll(1, dims=1) for t in (maps.noise, maps.lam))  # lambda goes with its map
+    return BranchPair(maps.signal, noise, lam, gated, maps.added)
 
 
-def weighted_maps(record: Record, coupling: Coupling) -> dict[str, tuple[Tensor, ...]]:
-    """The two maps of every pair, ready for inner products: lambda that differs between tokens is in the second."""
-    return {layer: pair.weighted[:2] for layer, pair in couple(record, coupling).items()}
+def weighted_maps(record: Record, coupling: Coupling, gated: Collection[str] = ()) -> dict[str, tuple[Tensor, ...]]:
+    """The terms of every pair, ready for derivatives: lambda that differs between tokens is in the second."""
+    return {layer: pair.terms for layer, pair in couple(record, coupling, gated).items()}
 
 
 def finite_look(classifier: nn.Module, pixels: Tensor) -> Record:
@@ -110,6 +159,19 @@ def finite_look(classifier: nn.Module, pixels: Tensor) -> Record:
     for layer, maps in record.items():
         check_finite(maps.combined, layer)
     return record
+
+
+class Weight(NamedTuple):
+    """Lambda of one layer on all images."""
+
+    lam: Array  # of the weighted pairs, broadcasts to (n, h): 1 where lambda differs between tokens
+    mean: Array | None = None  # over the tokens, where it differs between them
+    gated: bool = False  # it depends on the input
+
+
+def gated_of(weights: dict[str, Weight]) -> frozenset[str]:
+    """The layers whose lambda depends on the input."""
+    return frozenset(layer for layer, weight in weights.items() if weight.gated)
 
 
 def lambdas_of(
@@ -121,23 +183,32 @@ def lambdas_of(
     seed: int = 0,
     batch_size: int = 64,
     device: torch.device | str = "cpu",
-) -> dict[str, Array]:
-    """Lambda of the weighted pairs of every layer that has some, broadcasting to (n, h); a model without any is refused.
+) -> dict[str, Weight]:
+    """Lambda of the weighted pairs of every layer that has some; a model without any is refused.
 
     Two images show whether lambda depends on the image; only then are all of them looked at, at the points near them.
     """
     with at_rest(classifier):
         two = images.batch(np.arange(min(2, len(images))))
-        pairs = couple(look(classifier, points(two, around, seed).to(device)), coupling)
+        near = points(two, around, seed).to(device)
+        pairs = couple(look(classifier, near), coupling)
         if not pairs:
             raise InputError(f"alignment needs {NEEDED[coupling]}")
-        parts = {layer: [(pair.weighted.lam, len(two.ids))] for layer, pair in pairs.items()}
-        if any(len(lam) > 1 for ((lam, _),) in parts.values()):
+        gated = gated_layers(classifier, near) if coupling != "pseudo" else frozenset()
+        parts = {layer: [(pair, len(two.ids))] for layer, pair in pairs.items()}
+        if gated or any(len(pair.lam) > 1 for ((pair, _),) in parts.values()):
             parts = {layer: [] for layer in parts}
             for batch in images.batches(batch_size):
                 for layer, pair in couple(look(classifier, points(batch, around, seed).to(device)), coupling).items():
-                    parts[layer].append((pair.weighted.lam, len(batch.ids)))
-    return {layer: lambda_table(part) for layer, part in parts.items()}
+                    parts[layer].append((pair, len(batch.ids)))
+    return {layer: weight_of(part, layer in gated) for layer, part in parts.items()}
+
+
+def weight_of(parts: Sequence[tuple[BranchPair, int]], gated: bool) -> Weight:
+    """Lambda of one layer from its pairs in all batches, and the sizes of the batches."""
+    lam = lambda_table([(pair.weight, size) for pair, size in parts])
+    per_token = any(pair.lam.shape[2] != 1 for pair, _ in parts)
+    return Weight(lam, lambda_table([(pair.lam, size) for pair, size in parts]) if per_token else None, gated)
 
 
 def lambda_table(parts: Sequence[tuple[Tensor, int]]) -> Array:
@@ -174,6 +245,11 @@ def combined_energy(n1: Any, n2: Any, ip: Any, lam: Any) -> Any:
     return separate_energy(n1, n2, lam) - 2 * lam * ip
 
 
+def third_energy(n3: Any, ip1: Any, ip2: Any, lam: Any) -> Any:
+    """What the third term adds: ||J1 - lambda J2 - J3||^2 - ||J1 - lambda J2||^2 = ||J3||^2 - 2 <J1, J3> + 2 lambda <J2, J3>"""
+    return n3 - 2 * ip1 + 2 * lam * ip2
+
+
 def amplification(kappa: Any, cos: Any) -> Any:
     """s = ||J1 - lambda J2|| / ||J1|| = sqrt(1 + kappa^2 - 2 kappa cos), kappa = lambda ||J2|| / ||J1||   (Theorem 1)"""
     return np.sqrt(np.maximum(1 + kappa**2 - 2 * kappa * cos, 0))
@@ -184,10 +260,11 @@ def orthogonal_amplification(kappa: Any) -> Any:
     return np.sqrt(1 + kappa**2)
 
 
-def alpha_tri(combined: Array, n1: Array, n2: Array, lam: Any) -> Array:
+def alpha_tri(combined: Array, n1: Array, n2: Array, lam: Any, n3: Array | None = None) -> Array:
     """||d1 - lambda d2|| / (||d1|| + |lambda| ||d2||), from squared norms: 0 where all is cancelled, at most 1. It is
-    s / (1 + |kappa|): the triangle inequality's slack   (docs/method.md 2.4)"""
-    return over(np.sqrt(combined), np.sqrt(n1) + abs(lam) * np.sqrt(n2))
+    s / (1 + |kappa|): the triangle inequality's slack   (docs/method.md 2.4). A third term's norm joins the sum."""
+    apart = np.sqrt(n1) + abs(lam) * np.sqrt(n2)
+    return over(np.sqrt(combined), apart if n3 is None else apart + np.sqrt(n3))
 
 
 def jackknife(statistic: Callable[..., Array], *samples: Array) -> Array:
@@ -207,6 +284,29 @@ def jackknife(statistic: Callable[..., Array], *samples: Array) -> Array:
 
 # ------------------------------------------------------------------------------------------------- a layer's numbers
 @dataclass(frozen=True)
+class ThirdTerm:
+    """J3 of J_DA = J1 - lambda J2 - J3: A2 dlambda where lambda depends on the input, or minus the derivative of DINT's mean."""
+
+    name: Literal["gate", "integral"]
+    n3: Array  # (n, h, K) ||J3 v||^2, or ||J3||^2
+    ip1: Array  # (n, h, K) <J1 v, J3 v>
+    ip2: Array  # (n, h, K) <J2 v, J3 v>, with the J2 that n2 and ip are of
+
+    @property
+    def means(self) -> tuple[Array, Array, Array]:
+        """||J3||^2, <J1, J3> and <J2, J3>, each (n, h)"""
+        n3, ip1, ip2 = (np.nanmean(a, axis=-1) for a in (self.n3, self.ip1, self.ip2))
+        return n3, ip1, ip2
+
+
+def third_of(products: Array, gated: bool) -> ThirdTerm | None:
+    """The third term of inner products (..., T, T), if they are of three."""
+    if products.shape[-1] == 2:
+        return None
+    return ThirdTerm("gate" if gated else "integral", *(products[..., i, 2] for i in (2, 0, 1)))
+
+
+@dataclass(frozen=True)
 class Alignment:
     """The two branches of one layer; every other number is derived from these."""
 
@@ -215,6 +315,8 @@ class Alignment:
     n1: Array  # (n, h, K) ||J1 v||^2 of a probe v, or ||J1||^2
     n2: Array  # (n, h, K) ||J2 v||^2
     ip: Array  # (n, h, K) <J1 v, J2 v>
+    third: ThirdTerm | None = None  # of J_DA, besides the branches
+    mean_lambda: Array | None = None  # broadcasts to (n, h): over the tokens, where lambda differs between them
 
     @property
     def probes(self) -> NDArray[np.int64]:
@@ -232,11 +334,17 @@ class Alignment:
     def stacked(self) -> Alignment:
         """All heads of the layer as one map: (n, 1, K). Dead heads add nothing, as they should; lambda that differs between
         heads is multiplied into the second branch and counts as 1."""
-        lam, n2, ip = np.asarray(self.lam), self.n2, self.ip
+        lam, n2, ip, third = np.asarray(self.lam), self.n2, self.ip, self.third
         if lam.ndim > 1 and lam.shape[1] > 1:
-            lam, n2, ip = np.ones((1, 1)), lam[..., None] ** 2 * n2, lam[..., None] * ip
+            own = lam[..., None]
+            lam, n2, ip = np.ones((1, 1)), own**2 * n2, own * ip
+            third = None if third is None else replace(third, ip2=own * third.ip2)
         n1, n2, ip = (a.sum(axis=1, keepdims=True) for a in (self.n1, n2, ip))
-        return replace(self, lam=lam, n1=n1, n2=n2, ip=ip)
+        if third is not None:
+            sums = {name: getattr(third, name).sum(axis=1, keepdims=True) for name in ("n3", "ip1", "ip2")}
+            third = replace(third, **sums)
+        mean = None if self.mean_lambda is None else self.mean_lambda.mean(axis=1, keepdims=True)
+        return replace(self, lam=lam, n1=n1, n2=n2, ip=ip, third=third, mean_lambda=mean)
 
     @property
     def alive(self) -> NDArray[np.bool_]:
@@ -274,9 +382,29 @@ class Alignment:
 
     @property
     def amplification(self) -> Array:
-        """(n, h): s = ||J1 - lambda J2||_F / ||J1||_F   (Theorem 1)"""
+        """(n, h): s = ||J_DA||_F / ||J1||_F, which is ||J1 - lambda J2||_F / ||J1||_F without a third term   (Theorem 1)"""
         s: Array = amplification(self.kappa, self.cos)
-        return s
+        return s if self.third is None else s * self.third_factor
+
+    @property
+    def map_energy(self) -> Array:
+        """(n, h): ||J_DA||^2"""
+        n1, n2, ip = self.means
+        two: Array = combined_energy(n1, n2, ip, self.lam)
+        return two if self.third is None else two + third_energy(*self.third.means, self.lam)
+
+    @property
+    def third_factor(self) -> Array:
+        """(n, h): ||J_DA|| / ||J1 - lambda J2||, what the third term does to the amplification; 1 where there is none"""
+        factor: Array = np.sqrt(np.maximum(over(self.map_energy, combined_energy(*self.means, self.lam)), 0))
+        return factor
+
+    @property
+    def third_share(self) -> Array:
+        """(n, h): ||J3||^2 / (||J1||^2 + ||lambda J2||^2 + ||J3||^2), in [0,1]; 0 where there is none"""
+        n1, n2, _ = self.means
+        n3 = np.zeros_like(n1) if self.third is None else self.third.means[0]
+        return over(n3, separate_energy(n1, n2, self.lam) + n3)
 
     @property
     def energy(self) -> Array:
@@ -287,6 +415,9 @@ class Alignment:
     @property
     def angle(self) -> Array:
         """(n, h): what the angle adds to it or takes from it, sqrt(1 - 2 kappa cos / (1 + kappa^2))"""
+        if self.third is not None:
+            both: Array = amplification(self.kappa, self.cos) / self.energy
+            return both
         return self.amplification / self.energy
 
     def summary(self) -> dict[str, Any]:
@@ -300,8 +431,9 @@ class Alignment:
         averaged = ("cos", "rho", "kappa", "amplification", "energy", "angle")
         return {
             "layer": self.layer,
-            "lambda": float(np.mean(self.lam)),
+            "lambda": float(np.mean(self.lam if self.mean_lambda is None else self.mean_lambda)),
             **{name: mean_finite(getattr(self, name)[alive]) for name in averaged},
+            **{name: mean_finite(table[alive]) for name, table in self._third_tables.items()},
             "negative": negative.plain(),
             "versus_half": _versus_half(negative),
             "amplifying": rate(self.amplification > 1, where=alive).plain(),
@@ -320,11 +452,22 @@ class Alignment:
             ],
         }
 
+    @property
+    def _third_tables(self) -> dict[str, Array]:
+        """The factor and the share of the third term by its name: gate and gate_share; nothing where there is none."""
+        if self.third is None:
+            return {}
+        return {self.third.name: self.third_factor, f"{self.third.name}_share": self.third_share}
+
     def rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
-        """One row per image and head, raw numbers first."""
+        """One row per image and head, raw numbers first. Where lambda differs between tokens it is 1 here, since it is in n2 and
+        ip already, and its mean is beside it."""
         n1, n2, ip = self.means
         derived = {name: getattr(self, name) for name in ("cos", "cos_se", "rho", "amplification", "energy", "angle")}
-        tables = {"n1": n1, "n2": n2, "ip": ip, **derived}
+        raw = {} if self.third is None else dict(zip(("n3", "ip13", "ip23"), self.third.means))
+        tables = {"n1": n1, "n2": n2, "ip": ip, **raw, **derived, **self._third_tables}
+        if self.mean_lambda is not None:
+            tables["mean_lambda"] = np.broadcast_to(self.mean_lambda, n1.shape)
         lam = np.broadcast_to(self.lam, n1.shape)
         return [
             {"layer": self.layer, "head": h, "image": int(image)}
@@ -335,9 +478,10 @@ class Alignment:
         ]
 
 
-def alignment_of(layer: str, lam: Array | float, products: Array) -> Alignment:
-    """From the inner products (n, h, K, 2, 2) of what the two branches give."""
-    return Alignment(layer, lam, products[..., 0, 0], products[..., 1, 1], products[..., 0, 1])
+def alignment_of(layer: str, weight: Weight, products: Array) -> Alignment:
+    """From the inner products (n, h, K, T, T) of what the two branches, and a third term, give."""
+    n1, n2, ip = products[..., 0, 0], products[..., 1, 1], products[..., 0, 1]
+    return Alignment(layer, weight.lam, n1, n2, ip, third_of(products, weight.gated), weight.mean)
 
 
 def gamma(layer: Alignment, base: Array) -> dict[str, Any]:
@@ -346,8 +490,8 @@ def gamma(layer: Alignment, base: Array) -> dict[str, Any]:
     Twins differ in their number of heads, so both ways of joining them are given, heads stacked and root mean square per
     head, with the share of images on which only one of the two calls the differential map the more sensitive.
     """
-    n1, n2, ip = layer.means
-    da, norms = combined_energy(n1, n2, ip, layer.lam), np.nanmean(base, axis=-1)
+    n1, _, _ = layer.means
+    da, norms = layer.map_energy, np.nanmean(base, axis=-1)
     joined: dict[str, Callable[[Array], Array]] = {
         "stacked": lambda a: a.sum(axis=1),
         "per_head": lambda a: a.mean(axis=1),

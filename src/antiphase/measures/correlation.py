@@ -157,12 +157,15 @@ def statistics_of(
     before = couple(clean, coupling)
     by_layer = {}
     for layer, pair in couple(here, coupling).items():
-        a, b, lam = (m.cpu().double() for m in pair)
-        c, d, _ = (m.cpu().double() for m in before[layer])
+        a, b, lam = (m.cpu().double() for m in pair[:3])
+        c, d = (m.cpu().double() for m in before[layer][:2])
+        added = None if pair.added is None else pair.added.cpu().double()
         visible, before_too = (_of_pairs(_visible(record[layer]), coupling, a.shape[1]) for record in (here, clean))
         common = (a, b) if kept is None else tuple(m[:, :, kept][..., kept] for m in (a, b))
         moved = movement(common[0] - c, common[1] - d, before_too)
-        by_layer[layer] = likeness(a, b, visible, top) | subtraction(BranchPair(a, b, lam), visible) | moved
+        by_layer[layer] = (
+            likeness(a, b, visible, top) | subtraction(BranchPair(a, b, lam, added=added), visible) | moved
+        )
     return by_layer
 
 

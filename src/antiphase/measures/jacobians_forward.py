@@ -2,8 +2,8 @@
 
 One pass with tangent v gives J v for all layers, heads, branches and images at once (E1); over Gaussian v,
 E||J v||^2 = ||J||_F^2 and E<J1 v, J2 v> = <J1, J2>_F. With the unit vectors in place of random ones the same sums are exact
-(E2). Lambda that differs between tokens is part of the second map and differentiated with it; one lambda per image and head is
-held fixed. B images, h heads, K probes, T maps that are looked at together.
+(E2). Where lambda depends on the input its derivative is a term of its own, the gate's; in the second map lambda is held fixed.
+B images, h heads, K probes, T maps that are looked at together.
 """
 
 from __future__ import annotations
@@ -21,7 +21,16 @@ from antiphase import console, runtime
 from antiphase.config import InputError
 from antiphase.console import Clock
 from antiphase.data.imageset import ImageSet
-from antiphase.measures.branch_pairs import Alignment, Coupling, alignment_of, gram, lambdas_of, weighted_maps
+from antiphase.measures.branch_pairs import (
+    Alignment,
+    Coupling,
+    Weight,
+    alignment_of,
+    gated_of,
+    gram,
+    lambdas_of,
+    weighted_maps,
+)
 from antiphase.measures.perturbations import points
 from antiphase.measures.stats import Array
 from antiphase.models.taps import Record, check_finite, look
@@ -58,14 +67,15 @@ def branch_alignment(
     lam = lambdas_of(classifier, images, coupling, **common)
 
     def undecided(products: dict[str, Array]) -> NDArray[np.bool_]:
-        layers = [alignment_of(layer, 1.0, each) for layer, each in products.items()]  # signs do not need lambda
+        one = Weight(np.ones((1, 1)))  # signs do not need lambda
+        layers = [alignment_of(layer, one, each) for layer, each in products.items()]
         needs_more: NDArray[np.bool_] = np.any([(layer.alive & ~layer.decided).any(axis=1) for layer in layers], axis=0)
         return needs_more
 
     products = gram_probes(
         classifier,
         images,
-        partial(weighted_maps, coupling=coupling),
+        partial(weighted_maps, coupling=coupling, gated=gated_of(lam)),
         probes=probes,
         max_probes=max_probes or probes,
         needs_more=undecided,
@@ -100,7 +110,8 @@ def exact_alignment(
     """E2: the same numbers without error, one pass per pixel. For small images."""
     common: dict[str, Any] = {"around": around, "seed": seed, "batch_size": batch_size, "device": device}
     lam = lambdas_of(classifier, images, coupling, **common)
-    products = gram_exact(classifier, images, partial(weighted_maps, coupling=coupling), **common)
+    readout = partial(weighted_maps, coupling=coupling, gated=gated_of(lam))
+    products = gram_exact(classifier, images, readout, **common)
     return [alignment_of(layer, lam[layer], each) for layer, each in products.items()]
 
 

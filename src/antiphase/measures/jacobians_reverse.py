@@ -1,8 +1,9 @@
 """Branch gradients by reverse mode: of a scalar of each map with respect to the pixels, one backward pass per head and branch.
 
 For models without forward mode (E3 of docs/method.md 2.1), for readings that need the loss, and for scalars somebody may want to
-try. Some scalars say nothing at all; they are detected and refused. Projections (R4, R5) are of the weighted maps: lambda that
-differs between tokens is part of the second. Other scalars (R6) need one lambda per head. B images, h heads, N tokens.
+try. Some scalars say nothing at all; they are detected and refused. Projections (R4, R5) are of the terms of J_DA: lambda that
+differs between tokens is part of the second, and what it changes by itself is the third. Other scalars (R6) are of A1 and A2
+and need one lambda per head. T terms, B images, h heads, N tokens.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from antiphase.attacks.losses import LOSSES
 from antiphase.config import InputError
 from antiphase.console import Clock
 from antiphase.data.imageset import Batch, ImageSet
-from antiphase.measures.branch_pairs import Alignment, Coupling, couple, lambdas_of
+from antiphase.measures.branch_pairs import Alignment, Coupling, Weight, alignment_of, couple, gated_of, lambdas_of
 from antiphase.measures.perturbations import points
 from antiphase.measures.stats import Array
 from antiphase.models.taps import Record, check_finite, explicit
 
 Scalar = Callable[[Tensor, Tensor], Tensor]  # a map (B, h, N, M) and its values (B, h, M, e) -> (B, h)
-Moments = dict[str, list[Tensor]]  # layer -> n1, n2, ip: (B, h) each
+Moments = dict[str, Tensor]  # layer -> inner products of the gradients: (B, h, T, T)
 VANISHING = 1e-4  # a gradient this far below that of a random projection is rounding noise
 
 
@@ -77,7 +78,7 @@ def scalar_alignment(
     lambdas, (own, random) = _gradient_moments(classifier, images, cotangents, coupling, scalar=chosen, **common)
     layers = [_layer(name, lam, own[name]) for name, lam in lambdas.items()]
     for layer in layers:
-        typical = np.median([np.sqrt(n) for n in random[layer.layer][0]])
+        typical = np.median([np.sqrt(n) for n in random[layer.layer][..., 0, 0]])
         vanishing = np.sqrt(np.minimum(layer.n1, layer.n2)) < VANISHING * typical
         if vanishing.mean() > 0.5:
             name = scalar if isinstance(scalar, str) else getattr(scalar, "__name__", "this scalar")
@@ -109,8 +110,8 @@ def projected_alignment(
     common: dict[str, Any] = {"around": around, "seed": seed, "batch_size": batch_size, "device": device}
     lambdas, by_probe = _gradient_moments(classifier, images, cotangents, coupling, **common)
     return [
-        Alignment(name, lam, *(np.stack([each[name][i] for each in by_probe], axis=-1) for i in range(3)))
-        for name, lam in lambdas.items()
+        alignment_of(name, weight, np.stack([each[name] for each in by_probe], axis=2))
+        for name, weight in lambdas.items()
     ]
 
 
@@ -168,8 +169,8 @@ def map_gradients(
 
 
 # ------------------------------------------------------------------------------------------------- the passes
-def _layer(name: str, lam: Array, moments: list[Array]) -> Alignment:
-    return Alignment(name, lam, *(m[..., None] for m in moments))
+def _layer(name: str, weight: Weight, moments: Array) -> Alignment:
+    return alignment_of(name, weight, moments[:, :, None])
 
 
 def _random(record: Record, batch: Batch, seed: int, k: int) -> dict[str, Tensor]:
@@ -193,12 +194,14 @@ def _gradient_moments(
     batch_size: int,
     device: torch.device | str,
     scalar: Scalar | None = None,
-) -> tuple[dict[str, Array], list[dict[str, list[Array]]]]:
-    """Lambda of each layer; and for each of the cotangents (an empty one stands for `scalar`) layer -> n1, n2, ip, (n, h) each.
+) -> tuple[dict[str, Weight], list[dict[str, Array]]]:
+    """Lambda of each layer; and for each of the cotangents (an empty one stands for `scalar`) layer -> inner products of the
+    gradients (n, h, T, T).
 
     A model without such pairs is refused.
     """
     lambdas = lambdas_of(classifier, images, coupling, around=around, seed=seed, batch_size=batch_size, device=device)
+    gated = gated_of(lambdas)
     parts: list[list[Moments]] = []
     clock = Clock("reverse-mode alignment", images, "forward-mode probes (E1)")
     with runtime.frozen(classifier), console.progress(clock.label, total=len(images)) as advance:
@@ -206,32 +209,40 @@ def _gradient_moments(
             with clock.part(len(batch.ids)), torch.enable_grad(), explicit(classifier) as record:
                 x = points(batch, around, seed).to(device).requires_grad_()
                 logits = classifier(x)
-                parts.append([_moments(record, x, u, coupling, scalar) for u in cotangents(record, logits, batch)])
+                wanted = cotangents(record, logits, batch)
+                parts.append([_moments(record, x, u, coupling, gated, scalar) for u in wanted])
             advance(len(batch.ids), "")
     return lambdas, [
-        {name: [torch.cat([p[i][name][j] for p in parts]).numpy() for j in range(3)] for name in parts[0][i]}
-        for i in range(len(parts[0]))
+        {name: torch.cat([p[i][name] for p in parts]).numpy() for name in parts[0][i]} for i in range(len(parts[0]))
     ]
 
 
-def _moments(record: Record, x: Tensor, u: dict[str, Tensor], coupling: Coupling, scalar: Scalar | None) -> Moments:
-    """n1, n2, ip of the gradients of <u, A_b>, or of the scalar where u is empty, head by head: (B, h) each"""
+def _moments(
+    record: Record,
+    x: Tensor,
+    u: dict[str, Tensor],
+    coupling: Coupling,
+    gated: frozenset[str],
+    scalar: Scalar | None,
+) -> Moments:
+    """Inner products of the gradients of <u, A> for each term A, or of the scalar where u is empty, head by head"""
     moments: Moments = {}
-    for name, pair in couple(record, coupling).items():
-        first, second, _ = pair.weighted
-        values = record[name].values[:, : first.shape[1]]
+    for name, pair in couple(record, coupling, gated).items():
+        heads = pair.first.shape[1]
         if u:
-            weights = u[name][:, : first.shape[1]]
-            scalars = [(a * weights).sum((-1, -2)) for a in (first, second)]
+            scalars = [(a * u[name][:, :heads]).sum((-1, -2)) for a in pair.terms]
         else:
             assert scalar is not None
             pair.needs_one_lambda_per_head("the gradient of a scalar of the maps (R6)", name)
-            scalars = [scalar(a, values) for a in (first, second)]
-        columns: list[list[Tensor]] = [[], [], []]
-        for h in range(first.shape[1]):
-            g1, g2 = (torch.autograd.grad(s[:, h].sum(), x, retain_graph=True)[0].flatten(1).double() for s in scalars)
-            for column, (a, b) in zip(columns, ((g1, g1), (g2, g2), (g1, g2))):
-                column.append((a * b).sum(1))
-        moments[name] = [torch.stack(c, dim=1).cpu() for c in columns]
-        check_finite(torch.stack(moments[name]), name)
+            scalars = [scalar(a, record[name].values[:, :heads]) for a in pair[:2]]
+        by_head = [[_gradient(s[:, h].sum(), x) for s in scalars] for h in range(heads)]
+        products = [[[(a * b).sum(1) for b in each] for a in each] for each in by_head]  # (h, T, T) of (B,)
+        moments[name] = torch.stack([torch.stack([torch.stack(row, -1) for row in p], -2) for p in products], 1).cpu()
+        check_finite(moments[name], name)
     return moments
+
+
+def _gradient(scalar: Tensor, x: Tensor) -> Tensor:
+    """With respect to the pixels: (B, pixels); zero where the scalar does not depend on them"""
+    (gradient,) = torch.autograd.grad(scalar, x, retain_graph=True, allow_unused=True)
+    return torch.zeros_like(x).flatten(1).double() if gradient is None else gradient.flatten(1).double()

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tyro.conf import Suppress  # a field that the command line asks for in another way: as a list, or once for all
 
+from antiphase.attacks.config import PGD
+from antiphase.attacks.threat_model import Linf
 from antiphase.config import Budget, InputError, Names, check_fields
 from antiphase.store import BACKWARD, Question, Work
 
@@ -180,6 +182,58 @@ class CaptionCorrelationQuestion(Question):
     @property
     def title(self) -> str:
         return "map correlation on captions"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InterventionQuestion(Question):
+    """Is it the subtraction? Accuracy, attack success and L with lambda replaced, branches swapped or one map held."""
+
+    kind: ClassVar[str] = "interventions"
+    folder: ClassVar[str] = "measures"
+    interventions: Names = Names("lam=0,swap,hold=A1,hold=A2")  # each lam=NUMBER, swap, hold=A1 or hold=A2
+    steps: int = 20  # of the PGD under interventions
+    restarts: int = 1  # of that PGD: independent random starts
+    eps: Suppress[Budget] = PAPER_EPS  # of that PGD, within Linf
+    draws: Suppress[int] = 32  # for L
+    seed: Suppress[int] = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self, seed=0, draws=1)
+        if not self.interventions:
+            raise InputError("there is no intervention: give --interventions, as in --interventions lam=0,hold=A2")
+        for name in self.interventions:
+            check_intervention(name)
+        self.attack  # noqa: B018 - refuses what PGD would refuse
+
+    @property
+    def attack(self) -> PGD:
+        return PGD(within=Linf(self.eps), steps=self.steps, restarts=self.restarts)
+
+    @property
+    def title(self) -> str:
+        return f"interventions at {self.eps}"
+
+    @property
+    def work(self) -> Work:
+        once = BACKWARD * self.attack.forwards + self.draws + 3
+        return Work(per_image=once * (1 + len(self.interventions)))
+
+
+def check_intervention(name: str) -> dict[str, Any]:
+    """The settings of `intervene` that a name stands for: lam=0.4, swap, hold=A2; others are refused."""
+    what, _, value = name.partition("=")
+    if name == "swap":
+        return {"swap": True}
+    if what == "hold" and value in ("A1", "A2"):
+        return {"hold": value}
+    if what == "lam":
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if math.isfinite(number):
+            return {"lam": number}
+    raise InputError(f"intervention {name!r} is not known: it is lam=NUMBER, swap, hold=A1 or hold=A2")
 
 
 # ------------------------------------------------------------------------------------------------- rows of an answer

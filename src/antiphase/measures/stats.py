@@ -82,6 +82,30 @@ def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> dict[str, An
     return hits | {"only_first": only_first, "only_second": only_second, "n": len(first), "p": p}
 
 
+def paired_rates(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> dict[str, Any]:
+    """Difference first - second of two rates on the same images, with a 95 % interval.
+
+    Newcombe's interval (1998, method 10): the two Wilson intervals, joined by the correlation of the pairs, which is shrunk
+    where it is positive. It is not degenerate where the two never differ.
+    """
+    n = len(first)
+    if not n:
+        return {"value": None, "interval": None, "n": 0}
+    both, neither = int((first & second).sum()), int((~first & ~second).sum())
+    only_first, only_second = int((first & ~second).sum()), int((~first & second).sum())
+    p, q = (both + only_first) / n, (both + only_second) / n
+    excess = both * neither - only_first * only_second
+    shrunk = max(excess - n / 2, 0.0) if excess > 0 else float(excess)
+    spread = math.sqrt(p * (1 - p) * q * (1 - q)) * n * n
+    phi = shrunk / spread if spread else 0.0
+    (p_low, p_high), (q_low, q_high) = wilson(p, n), wilson(q, n)
+    below, above = (
+        math.sqrt(max(a * a - 2 * phi * a * b + b * b, 0.0))
+        for a, b in ((p - p_low, q_high - q), (p_high - p, q - q_low))
+    )
+    return {"value": p - q, "interval": [p - q - below, p - q + above], "n": n}
+
+
 def holm(ps: list[float]) -> list[float]:
     """p-values adjusted for the number of tests (Holm)."""
     adjusted, worst = [0.0] * len(ps), 0.0

@@ -24,11 +24,31 @@ from timm.layers import DiffAttention as TimmDiffAttention
 from torch import Tensor, nn
 
 from antiphase.config import InputError
-from antiphase.models.attention import Branches, DifferentialAttention, Heads, branches, for_both, project
-from antiphase.models.foreign_layers import DropInAttention, hugging_face_call, layout_of, parts_of, torch_mask
+from antiphase.models.attention import (
+    Branches,
+    DifferentialAttention,
+    DifferentialAttentionV2,
+    DintAttention,
+    Heads,
+    branches,
+    for_both,
+    project,
+    refuse_mask_of_integral,
+    sigmoid_gate,
+)
+from antiphase.models.differential_layouts import layout_adapter
+from antiphase.models.foreign_layers import (
+    DropInAttention,
+    hugging_face_call,
+    is_open_clip,
+    layout_of,
+    parts_of,
+    torch_mask,
+)
 
 Adapter = Callable[..., Heads]  # (module, *args, **kwargs of its forward) -> Heads
 ADAPTERS: dict[type[nn.Module], Adapter] = {}
+INTERVENTIONS: dict[nn.Module, Callable[[Branches], Branches]] = {}  # at work now, by layer (models/interventions.py)
 
 
 def adapter(kind: type[nn.Module]) -> Callable[[Adapter], Adapter]:
@@ -44,18 +64,28 @@ def adapter(kind: type[nn.Module]) -> Callable[[Adapter], Adapter]:
 def adapter_of(module: nn.Module) -> Adapter | None:
     """How this module is read; None where it is no attention layer that is known."""
     own = next((ADAPTERS[kind] for kind in type(module).__mro__ if kind in ADAPTERS), None)
-    return _hugging if own is None and layout_of(module) is not None else own
+    if own is not None:
+        return own
+    if layout_of(module) is not None:
+        return _hugging
+    return _open_clip if is_open_clip(module) else layout_adapter(module)
 
 
 def read(module: nn.Module, *args: Any, **kwargs: Any) -> Branches:
     """The maps of an attention layer for what it is called with, by the explicit path."""
     function = adapter_of(module)
+    if function is None and "dex" in type(module).__name__.lower():
+        raise InputError(
+            f"{type(module).__name__} looks like DEX, which has one map per head and subtracts from its output: there are no two "
+            "branches to hold against each other; an adapter without lam reads its map (models/adapters.py)"
+        )
     if function is None:
         known = ", ".join(kind.__name__ for kind in ADAPTERS)
         raise InputError(
             f"no adapter reads the attention maps of a {type(module).__name__}; there are some for {known}"
         )
-    return branches(function(module, *args, **kwargs))
+    maps = branches(function(module, *args, **kwargs))
+    return INTERVENTIONS[module](maps) if module in INTERVENTIONS else maps
 
 
 def check(module: nn.Module, *args: Any, tolerance: float = 1e-5, **kwargs: Any) -> None:
@@ -105,7 +135,10 @@ def _softmax(module: Any, x: Tensor, attn_mask: Tensor | None = None, is_causal:
 
 @adapter(TimmDiffAttention)
 def _differential(module: Any, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Heads:
-    q, k, v = project(module, x)
+    ours, integral = isinstance(module, DifferentialAttention), isinstance(module, DintAttention)
+    if integral:
+        refuse_mask_of_integral(attn_mask, is_causal)
+    q, k, v = module.project(x) if ours else project(module, x)
 
     def norm(mixed: Tensor) -> Tensor:
         if isinstance(module, DifferentialAttention):
@@ -116,10 +149,30 @@ def _differential(module: Any, x: Tensor, attn_mask: Tensor | None = None, is_ca
     def out(normed: Tensor) -> Any:
         return module.proj_drop(module.proj(module.norm(join(normed))))
 
-    wq, wk, _ = module.qkv.weight.chunk(3)
-    weights = (_per_head(wq, module.num_heads, 2), _per_head(wk, module.num_heads, 2)) if _linear(module) else None
+    weights = None
+    if _linear(module):
+        wq, wk, *_ = module.query_key_weights if ours else module.qkv.weight.chunk(3)
+        weights = (wq, wk) if ours else (_per_head(wq, module.num_heads, 2), _per_head(wk, module.num_heads, 2))
     lam, mask = module._compute_lambda().reshape(1, 1, 1, 1), for_both(attn_mask)
-    return Heads(q, k, v, norm, out, lam=lam, mask=mask, is_causal=is_causal, weights=weights)
+    return Heads(q, k, v, norm, out, lam=lam, mask=mask, is_causal=is_causal, weights=weights, integral=integral)
+
+
+@adapter(DifferentialAttentionV2)
+def _differential_v2(module: Any, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Heads:
+    q, k, v = module.project(x)
+    lam = module.lam(x)
+    return Heads(
+        q,
+        k.expand_as(q),
+        v,
+        nn.Identity(),
+        module.finish,
+        lam=lam,
+        mask=for_both(attn_mask),
+        is_causal=is_causal,
+        weights=module.query_key_weights,
+        gate=sigmoid_gate(lam, module.lambda_proj.weight),
+    )
 
 
 @adapter(DropInAttention)
@@ -147,6 +200,29 @@ def _hugging(module: Any, *args: Any, **kwargs: Any) -> Heads:
         mask=call.mask,
         is_causal=call.is_causal,
         weights=(_per_head(wq, parts.heads), _per_head(wk, parts.heads)),
+    )
+
+
+def _open_clip(module: Any, x: Tensor, attn_mask: Tensor | None = None) -> Heads:
+    """open_clip's own Attention, of its custom blocks; the usual blocks have nn.MultiheadAttention."""
+    if module.logit_scale is not None:
+        raise InputError(
+            "open_clip's Attention with scaled_cosine=True is not read: its scores are cosines, not products"
+        )
+    heads = module.num_heads
+    stacked = F.linear(x, module.in_proj_weight, module.in_proj_bias)
+    q, k, v = (t.reshape(*x.shape[:2], heads, -1).transpose(1, 2) for t in stacked.chunk(3, dim=-1))
+    mask = None if attn_mask is None else torch_mask(attn_mask, None, x)
+    wq, wk, _ = module.in_proj_weight.chunk(3)
+    linear = isinstance(module.ln_q, nn.Identity) and isinstance(module.ln_k, nn.Identity)
+    return Heads(
+        module.ln_q(q),
+        module.ln_k(k),
+        v,
+        lambda mixed: mixed if module.head_scale is None else mixed * module.head_scale,
+        lambda scaled: module.out_drop(module.out_proj(module.ln_inner(join(scaled)))),
+        mask=mask,
+        weights=(_per_head(wq, heads), _per_head(wk, heads)) if linear else None,
     )
 
 

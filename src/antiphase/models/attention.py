@@ -17,7 +17,7 @@ from timm.layers.attention import maybe_add_mask, resolve_self_attn_mask
 from torch import Tensor, nn
 
 from antiphase.config import InputError
-from antiphase.models.config import Differential
+from antiphase.models.config import Attention, Differential, DifferentialV2, Dint, GroupedDifferential
 
 if TYPE_CHECKING:
     from antiphase.models.foreign_layers import AttentionParts
@@ -38,6 +38,11 @@ class Heads:
     weights: tuple[Tensor, Tensor] | None = (
         None  # Wq, Wk: (h, d, D) or (h, 2, d, D), where q and k are linear in the input
     )
+    gate: tuple[Tensor, Tensor] | None = (
+        None  # dlambda_i / dx_i = slope (B, h, N) times direction (h, D), where lambda of
+    )
+    # a token is a function of one product with that token's input
+    integral: bool = False  # lambda times the mean of A1's rows is added to every row (DINT)
 
 
 @dataclass(frozen=True)
@@ -50,23 +55,27 @@ class Branches:
     heads: Heads
 
     @property
+    def added(self) -> Tensor | None:
+        """What DINT adds to every row of A1 - lambda A2, lambda times the mean of A1's rows: (B, h, N or 1, M)"""
+        return self.lam * self.signal.mean(dim=-2, keepdim=True) if self.heads.integral else None
+
+    @property
     def values(self) -> Tensor:
         """V: (B, h, M, e)"""
         return self.heads.v
 
     @property
     def scalar_lambda(self) -> float:
-        """Lambda as one number; refused where it depends on the input."""
-        if self.lam.numel() != 1:
-            raise InputError(
-                "this needs one lambda per layer, and here lambda depends on the input: measure alignment instead"
-            )
-        return float(self.lam)
+        """Lambda as one number; its mean where it differs between images, heads or tokens."""
+        return float(self.lam) if self.lam.numel() == 1 else float(self.lam.mean())
 
     @property
     def combined(self) -> Tensor:
-        """A1 - lambda A2: the map that is applied to the values."""
-        return self.signal if self.noise is None else self.signal - self.lam * self.noise
+        """A1 - lambda A2 (and what DINT adds to it): the map that is applied to the values."""
+        if self.noise is None:
+            return self.signal
+        difference, added = self.signal - self.lam * self.noise, self.added
+        return difference if added is None else difference + added
 
     @property
     def mixed(self) -> Tensor:
@@ -111,6 +120,7 @@ class DifferentialAttention(TimmDiffAttention):
     """
 
     sub_norm: Any
+    qkv: Any
 
     def __init__(
         self,
@@ -133,6 +143,7 @@ class DifferentialAttention(TimmDiffAttention):
     @classmethod
     def replacing(cls, softmax: AttentionParts, value: Differential, diff_heads: int, layer: int, depth: int) -> Self:
         """The differential twin of a softmax layer: the same projections, read as two maps per head."""
+        more: dict[str, Any] = {"ratio": value.ratio} if isinstance(value, GroupedDifferential) else {}
         twin = cls(
             softmax.width,
             diff_heads,
@@ -140,13 +151,18 @@ class DifferentialAttention(TimmDiffAttention):
             learned=value.learned,
             head_norm=value.head_norm == "rms",
             gain=value.gain_at(layer, depth),
+            **more,
         )
         weight = next(softmax.qkv.parameters())
         twin.to(device=weight.device, dtype=weight.dtype)  # what is new; the parts stay as they are
-        twin.qkv, twin.proj = softmax.qkv, softmax.proj
+        twin.take(softmax)
         twin.q_norm, twin.k_norm, twin.norm = softmax.q_norm, softmax.k_norm, softmax.norm
         twin.attn_drop, twin.proj_drop = nn.Dropout(softmax.attn_drop), nn.Dropout(softmax.proj_drop)
         return twin
+
+    def take(self, parts: AttentionParts) -> None:
+        """Work with the projections of a softmax layer."""
+        self.qkv, self.proj = parts.qkv, parts.proj
 
     def _compute_lambda(self) -> Tensor:
         if self.learned:
@@ -154,8 +170,19 @@ class DifferentialAttention(TimmDiffAttention):
             return learned
         return torch.full((), self.lambda_init, device=next(self.qkv.parameters()).device)
 
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries and keys (B, h, 2, N, d), values (B, h, N, 2d)"""
+        return project(self, x)
+
+    @property
+    def query_key_weights(self) -> tuple[Tensor, Tensor]:
+        """Wq and Wk of every map: (h, 2, d, D) each"""
+        wq, wk, _ = self.qkv.weight.chunk(3)
+        wq, wk = (w.reshape(self.num_heads, 2, self.head_dim, -1) for w in (wq, wk))
+        return wq, wk
+
     def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
-        q, k, v = project(self, x)
+        q, k, v = self.project(x)
         mix = (
             self.mix_fused if self.fused_attn and x.is_cuda else self.mix_explicit
         )  # on a CPU explicit maps are faster
@@ -200,6 +227,124 @@ class DifferentialAttention(TimmDiffAttention):
         return out
 
 
+class GroupedDifferentialAttention(DifferentialAttention):
+    """Differential attention whose noise maps are shared by several heads (GDA): fewer queries and keys, the rest as it is.
+
+    The rows of `qkv` are queries of the h signal maps, queries of the h / ratio noise maps, their keys in the same order, values.
+    """
+
+    def __init__(self, width: int, diff_heads: int, *, ratio: int, bias: bool = True, **options: Any) -> None:
+        super().__init__(width, diff_heads, bias=bias, **options)
+        self.ratio, self.width = ratio, width
+        self.maps_width = (diff_heads + diff_heads // ratio) * self.head_dim  # of all queries, and of all keys
+        self.qkv = nn.Linear(width, 2 * self.maps_width + width, bias=bias)
+
+    def take(self, parts: AttentionParts) -> None:
+        """The rows that this layer has a place for: of the noise maps' queries and keys those of every `ratio`-th head."""
+        heads, d = self.num_heads, self.head_dim
+        rows = torch.arange(2 * heads * d).view(heads, 2, d)
+        kept = torch.cat([rows[:, 0].flatten(), rows[:: self.ratio, 1].flatten()])
+        chosen = torch.cat([kept, 2 * heads * d + kept, torch.arange(4 * heads * d, 6 * heads * d)])
+        assert isinstance(parts.qkv, nn.Linear)
+        with torch.no_grad():
+            self.qkv.weight.copy_(parts.qkv.weight[chosen])
+            if parts.qkv.bias is not None:
+                self.qkv.bias.copy_(parts.qkv.bias[chosen])
+        self.proj = parts.proj
+
+    def _both(self, rows: Tensor) -> Tensor:
+        """Signal and noise maps' parts (maps, ...) -> (h, 2, ...), each noise part repeated for the heads that share it"""
+        signal, noise = rows[: self.num_heads], rows[self.num_heads :]
+        return torch.stack([signal, noise.repeat_interleave(self.ratio, dim=0)], dim=1)
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = self.qkv(x).split([self.maps_width, self.maps_width, self.width], dim=-1)
+        q, k = (self._both(t.unflatten(-1, (-1, self.head_dim)).movedim(2, 0)).movedim(2, 0) for t in (q, k))
+        return self.q_norm(q), self.k_norm(k), v.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    @property
+    def query_key_weights(self) -> tuple[Tensor, Tensor]:
+        rows: Any = self.qkv.weight
+        wq, wk, _ = rows.split([self.maps_width, self.maps_width, self.width])
+        wq, wk = (self._both(w.unflatten(0, (-1, self.head_dim))) for w in (wq, wk))
+        return wq, wk
+
+
+class DintAttention(DifferentialAttention):
+    """Differential attention that adds lambda times the mean row of A1 to every row, so that rows sum to 1 (DINT).
+
+    DINT(X) = gain * norm((A1 - lambda A2 + lambda 1 mean(A1)') V) W_o
+    """
+
+    def combined(self, q: Tensor, k: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
+        """A1 - lambda A2 + lambda 1 mean(A1)': (B, h, N, N)"""
+        refuse_mask_of_integral(mask, is_causal)
+        signal, noise = self.attn_drop(attention_maps(q, k)).unbind(2)
+        combined: Tensor = signal - self._compute_lambda().to(q.dtype) * (noise - signal.mean(dim=-2, keepdim=True))
+        return combined
+
+    def mix_fused(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
+        """The mean of A1's rows times V is the mean of the rows of A1 V."""
+        refuse_mask_of_integral(mask, is_causal)
+        drop = self.attn_drop.p if self.training else 0.0
+        first, second = (F.scaled_dot_product_attention(q[:, :, i], k[:, :, i], v, dropout_p=drop) for i in (0, 1))
+        return first - self._compute_lambda().to(v.dtype) * (second - first.mean(dim=-2, keepdim=True))
+
+
+def refuse_mask_of_integral(mask: Tensor | None, is_causal: bool) -> None:
+    """The mean over all rows would show a token what its mask hides."""
+    if mask is not None or is_causal:
+        raise InputError(
+            "dint takes the mean over all tokens and so has no mask: use it in a vision tower, not in text"
+        )
+
+
+class DifferentialAttentionV2(nn.Module):
+    """Differential Transformer V2: two queries per head, one key and one value, and lambda computed from each token.
+
+    DA(X) = (A1 - lambda A2) V W_o,  lambda = sigmoid(W_lambda x) of every token and head, no norm and no gain.
+    `qkv` and `proj` are those of a softmax layer with as many heads, whose queries make A1; `noise_q` makes A2.
+    """
+
+    def __init__(self, width: int, heads: int, *, bias: bool = True) -> None:
+        super().__init__()
+        self.num_heads, self.head_dim = heads, width // heads
+        self.qkv = nn.Linear(width, 3 * width, bias=bias)
+        self.noise_q = nn.Linear(width, width, bias=bias)
+        self.lambda_proj = nn.Linear(width, heads, bias=False)
+        self.proj = nn.Linear(width, width)
+        self.attn_drop, self.proj_drop = nn.Dropout(0.0), nn.Dropout(0.0)
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries (B, h, 2, N, d), keys (B, h, 1, N, d), values (B, h, N, d)"""
+        q, k, v, noise = (
+            t.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for t in (*self.qkv(x).chunk(3, -1), self.noise_q(x))
+        )
+        return torch.stack([q, noise], dim=2), k[:, :, None], v
+
+    def lam(self, x: Tensor) -> Tensor:
+        """sigmoid(W_lambda x): (B, h, N, 1)"""
+        lam: Tensor = self.lambda_proj(x).sigmoid().transpose(1, 2)[..., None]
+        return lam
+
+    @property
+    def query_key_weights(self) -> tuple[Tensor, Tensor]:
+        """Wq and Wk of every map: (h, 2, d, D) each; the keys of a head's two maps are the same"""
+        wq, wk, _ = (w.reshape(self.num_heads, self.head_dim, -1) for w in self.qkv.weight.chunk(3))
+        noise = self.noise_q.weight.reshape(self.num_heads, self.head_dim, -1)
+        return torch.stack([wq, noise], dim=1), torch.stack([wk, wk], dim=1)
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+        q, k, v = self.project(x)
+        signal, noise = self.attn_drop(attention_maps(q, k, for_both(attn_mask), is_causal)).unbind(2)
+        return self.finish((signal - self.lam(x) * noise) @ v)
+
+    def finish(self, mixed: Tensor) -> Tensor:
+        """From the mixed values (B, h, N, d) to the layer's output (B, N, D)."""
+        out: Tensor = self.proj_drop(self.proj(mixed.transpose(1, 2).flatten(2)))
+        return out
+
+
 def project(module: TimmDiffAttention, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Queries and keys (B, h, 2, N, d), values (B, h, N, 2d); maps 2i and 2i+1 belong to differential head i."""
     batch, tokens, _ = x.shape
@@ -209,13 +354,50 @@ def project(module: TimmDiffAttention, x: Tensor) -> tuple[Tensor, Tensor, Tenso
     return module.q_norm(q), module.k_norm(k), v.reshape(batch, tokens, heads, 2 * d).transpose(1, 2)
 
 
+def sigmoid_gate(lam: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """How lambda = sigmoid(W x), (B, h, N, 1), moves with the input of its own token: slope (B, h, N) and direction (h, D)"""
+    return (lam * (1 - lam))[..., 0], weight
+
+
 def branches(heads: Heads) -> Branches:
     """The maps of a call, by the explicit path: the one place where queries and keys become A1, A2 and lambda."""
     maps = attention_maps(heads.q, heads.k, heads.mask, heads.is_causal)
     if heads.lam is None:
         return Branches(maps, None, maps.new_zeros(1, 1, 1, 1), heads)
+    if heads.q.dim() != 5:
+        raise InputError(
+            f"lambda was given for queries of shape {tuple(heads.q.shape)}, one map per head, and two are subtracted, "
+            "(B, h, 2, N, d); a layer with one map (DEX) has no second branch: leave lam out"
+        )
     signal, noise = maps.unbind(2)
-    return Branches(signal, noise, _broadcast_lambda(heads.lam, signal).to(maps.dtype), heads)
+    lam = _broadcast_lambda(heads.lam, signal).to(maps.dtype)
+    return Branches(signal, noise, lam, heads)
+
+
+def differential_twin(
+    softmax: AttentionParts, value: Attention, heads: int, layer: int, depth: int
+) -> DifferentialAttention | DifferentialAttentionV2:
+    """The layer with two maps per head that takes the place of a softmax layer, made of its projections."""
+    if isinstance(value, DifferentialV2):
+        return _twin_v2(softmax, heads)
+    kinds: dict[type[Attention], type[DifferentialAttention]] = {
+        Differential: DifferentialAttention,
+        GroupedDifferential: GroupedDifferentialAttention,
+        Dint: DintAttention,
+    }
+    assert isinstance(value, Differential)
+    return kinds[type(value)].replacing(softmax, value, heads, layer, depth)
+
+
+def _twin_v2(softmax: AttentionParts, heads: int) -> DifferentialAttentionV2:
+    twin = DifferentialAttentionV2(softmax.width, heads)
+    weight = next(softmax.qkv.parameters())
+    twin.to(device=weight.device, dtype=weight.dtype)
+    assert isinstance(softmax.qkv, nn.Linear)
+    assert isinstance(softmax.proj, nn.Linear)
+    twin.qkv, twin.proj = softmax.qkv, softmax.proj
+    twin.attn_drop, twin.proj_drop = nn.Dropout(softmax.attn_drop), nn.Dropout(softmax.proj_drop)
+    return twin
 
 
 def _broadcast_lambda(lam: Tensor, signal: Tensor) -> Tensor:

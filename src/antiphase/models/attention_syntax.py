@@ -1,4 +1,5 @@
-"""How attention is written on the command line and in tables: `softmax`, `differential:lambda_init=0.5,out_scale=fixed`."""
+"""How attention is written on the command line and in tables: `softmax`, `differential-v2`,
+`differential:lambda_init=0.5,out_scale=fixed`."""
 
 from __future__ import annotations
 
@@ -6,25 +7,40 @@ from dataclasses import fields
 from typing import Any
 
 from antiphase.config import InputError, from_plain
-from antiphase.models.config import Attention, Differential, Schedule, Softmax
+from antiphase.models.config import (
+    Attention,
+    Differential,
+    DifferentialV2,
+    Dint,
+    GroupedDifferential,
+    Schedule,
+    Softmax,
+)
 
-SYNTAX = "softmax|differential[:key=value,...]"
+KINDS: dict[str, type[Attention]] = {
+    "softmax": Softmax,
+    "differential": Differential,
+    "differential-v2": DifferentialV2,
+    "grouped": GroupedDifferential,
+    "dint": Dint,
+}
+SYNTAX = f"{'|'.join(KINDS)}[:key=value,...]"
 
 
 def parse_attention(text: str) -> Attention:
     """The attention that a word names; lambda_init is a number, 0.2/0.4/... (one per layer), schedule or schedule/a/b/c/base."""
     kind, _, options = text.partition(":")
-    if kind == "softmax" and not options:
-        return Softmax()
-    if kind != "differential":
+    if kind not in KINDS:
         raise InputError(f"attention {text!r} is not known: write {SYNTAX}")
+    if options and not fields(KINDS[kind]):
+        raise InputError(f"attention {kind} has no options: write {kind} alone")
     plain: dict[str, Any] = {}
     for option in filter(None, options.split(",")):
         key, equals, value = option.partition("=")
         if not equals:
             raise InputError(f"attention option {option!r} needs a value: write {key}=...")
         plain[key] = _value(key, value)
-    return from_plain(Differential, plain, where="attention")
+    return from_plain(KINDS[kind], plain, where="attention")
 
 
 def _value(key: str, text: str) -> Any:
@@ -32,6 +48,10 @@ def _value(key: str, text: str) -> Any:
         if text not in ("true", "false"):
             raise InputError(f"attention learned={text!r}: it takes true or false")
         return text == "true"
+    if key == "ratio":
+        if not text.isdecimal():
+            raise InputError(f"attention ratio={text!r}: it takes a whole number, of heads that share a noise map")
+        return int(text)
     if key != "lambda_init":
         return text
     name, *numbers = text.split("/")
@@ -48,15 +68,14 @@ def _value(key: str, text: str) -> Any:
 
 def attention_text(attention: Attention) -> str:
     """The inverse of `parse_attention`, with defaults left out."""
-    if isinstance(attention, Softmax):
-        return "softmax"
-    default = Differential()
+    kind = next(name for name, known in KINDS.items() if known is type(attention))
+    default = type(attention)()
     options = []
-    for field in fields(Differential):
+    for field in fields(attention):
         value = getattr(attention, field.name)
         if value != getattr(default, field.name):
             options.append(f"{field.name}={_text(value)}")
-    return ":".join(["differential", ",".join(options)]) if options else "differential"
+    return ":".join([kind, ",".join(options)]) if options else kind
 
 
 def _text(value: Any) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from antiphase.config import InputError, check_fields
-from antiphase.models.config import Attention, Differential, Schedule, Softmax, Tower, check_normalisation
+from antiphase.models.config import TITLES, Attention, Differential, Dint, Schedule, Softmax, Tower, check_normalisation
 
 TokenizerName = Literal["clip", "bytes"]
 VOCABULARIES: dict[TokenizerName, int] = {"clip": 49408, "bytes": 259}  # bytes: 256 of them, padding, start, end
@@ -46,6 +46,11 @@ class TextConfig(Tower):
         check_fields(self, context=2, vocabulary=3)
         if self.tokenizer == "bytes" and self.vocabulary != VOCABULARIES["bytes"]:
             raise InputError(f"tokenizer=bytes has {VOCABULARIES['bytes']} tokens, not vocabulary={self.vocabulary}")
+        if any(isinstance(layer, Dint) for layer in self.layers):
+            raise InputError(
+                "attention=dint averages over all tokens, and a text tower must not see the words that follow: "
+                "give it to the vision tower only"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +73,11 @@ class CLIPConfig:
         return self.vision.is_differential
 
     @property
+    def has_lambda_parameters(self) -> bool:
+        """Whether a layer of either tower has a lambda that is in its weights."""
+        return self.vision.has_lambda_parameters or self.text.has_lambda_parameters
+
+    @property
     def depth(self) -> int:
         """Of the vision tower."""
         return self.vision.depth
@@ -80,9 +90,10 @@ class CLIPConfig:
             return "CLIP"
         layers = [a for tower in (self.vision, self.text) for a in tower.layers if isinstance(a, Differential)]
         star = "-star" if any(isinstance(a.lambda_init, Schedule) for a in layers) else ""
-        return (
-            "DiffCLIP" if all(differential) else "DiffCLIP-dagger" if differential[0] else "DiffCLIP, text only"
-        ) + star
+        name = "DiffCLIP" if all(differential) else "DiffCLIP-dagger" if differential[0] else "DiffCLIP, text only"
+        kinds = {type(a) for tower in (self.vision, self.text) for a in tower.layers} - {Softmax}
+        other = sorted(TITLES[kind].format("CLIP") for kind in kinds - {Differential})
+        return f"{name}{star}" + (f" ({', '.join(other)})" if other else "")
 
     def with_attention(self, vision: Attention, text: Attention | None = None) -> CLIPConfig:
         """The same towers with this attention in every layer; one attention serves both."""

@@ -1,4 +1,4 @@
-"""What a ViT is, as values. ViT and DiffViT are one `ViTConfig`; the attention of each layer is `Softmax` or `Differential`.
+"""What a ViT is, as values. ViT and DiffViT are one `ViTConfig`; the attention of each layer is `Softmax` or one with two maps.
 
 No torch here: a config can be read, checked and written before anything heavy is imported.
 """
@@ -16,7 +16,7 @@ from antiphase.config import InputError, check_fields
 class Schedule:
     """lambda_init(l) = a - b exp(-c (l + index_base)) for layers l = 0, 1, ... (Differential Transformer; DiffCLIP*).
 
-    index_base 0 starts at 0.2 (Microsoft's code, timm), 1 at 0.356 (DiffCLIP's formula).
+    index_base 0 starts at 0.2 (Microsoft's code, timm), 1 at 0.356 (DiffCLIP's formula), -1 at -0.010 (Motif, Diff-Mamba).
     """
 
     a: float = 0.8
@@ -25,7 +25,7 @@ class Schedule:
     index_base: int = 0
 
     def __post_init__(self) -> None:
-        check_fields(self, c=0, index_base=0)
+        check_fields(self, c=0, index_base=-1)
 
     def at(self, layer: int) -> float:
         return self.a - self.b * math.exp(-self.c * (layer + self.index_base))
@@ -83,7 +83,30 @@ def _degenerate(what: str) -> str:
     )
 
 
-Attention = Softmax | Differential
+@dataclass(frozen=True, kw_only=True)
+class GroupedDifferential(Differential):
+    """Differential attention with fewer noise maps than heads: each is subtracted from several signal maps (GDA)."""
+
+    ratio: int = 2  # heads that share a noise map; 1 is `Differential`
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_fields(self, ratio=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dint(Differential):
+    """A1 - lambda A2 + lambda M, each row of M the mean of A1's rows, so that rows sum to 1 (DINT); then norm and gain."""
+
+
+@dataclass(frozen=True)
+class DifferentialV2:
+    """(A1 - lambda A2) V with lambda = sigmoid(W x) of every token and head, one key and value for both maps of a head, no norm
+    and no gain (Differential Transformer V2). It has as many heads as the softmax layer and twice its queries.
+    """
+
+
+Attention = Softmax | Differential | GroupedDifferential | Dint | DifferentialV2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +116,7 @@ class Tower:
     width: int = 192  # of the token embedding
     depth: int = 1  # number of blocks
     heads: int = 6  # of a softmax layer
-    diff_heads: int | None = None  # of a differential layer, each with two maps; heads / 2 when not given
+    diff_heads: int | None = None  # of a differential layer, each with two maps; heads / 2 when not given (V2: heads)
     mlp_ratio: float = 4.0  # hidden width of the MLP over the width
     attention: tuple[Attention, ...] = (Softmax(),)  # one for all layers, or one for each
     init: Literal["official", "matched"] = "official"  # of differential blocks: DiffCLIP's, or the twin's weights
@@ -109,7 +132,9 @@ class Tower:
         layers = self.layers
         if any(isinstance(layer, Softmax) for layer in layers) and self.width % self.heads:
             raise InputError(f"heads={self.heads} does not divide width={self.width}")
-        if self.is_differential:
+        for layer in layers:
+            self._check_shared_maps(layer)
+        if any(isinstance(layer, Differential) for layer in layers):
             if self.diff_heads is None and self.heads % 2:
                 raise InputError(
                     f"heads={self.heads} is odd, and a differential head takes two: make it even or set diff_heads"
@@ -125,6 +150,15 @@ class Tower:
                     i, self.depth
                 )  # refuses a wrong list or a zero gain here rather than in the middle of a run
 
+    def _check_shared_maps(self, layer: Attention) -> None:
+        """Heads that share keys, or a noise map, must come out even."""
+        if isinstance(layer, DifferentialV2) and self.width % self.heads_of(layer):
+            raise InputError(f"heads={self.heads_of(layer)} of differential-v2 does not divide width={self.width}")
+        if isinstance(layer, GroupedDifferential) and self.effective_diff_heads % layer.ratio:
+            raise InputError(
+                f"ratio={layer.ratio} does not divide diff_heads={self.effective_diff_heads}: so many heads share a noise map"
+            )
+
     @property
     def layers(self) -> tuple[Attention, ...]:
         """The attention of every layer."""
@@ -132,11 +166,32 @@ class Tower:
 
     @property
     def is_differential(self) -> bool:
+        """Whether any layer has two maps per head."""
+        return any(not isinstance(layer, Softmax) for layer in self.layers)
+
+    @property
+    def has_lambda_parameters(self) -> bool:
+        """Whether any layer has a lambda that is in its weights, and not computed from the input."""
         return any(isinstance(layer, Differential) for layer in self.layers)
+
+    def heads_of(self, layer: Attention) -> int:
+        """The number of heads of a layer with this attention."""
+        if isinstance(layer, DifferentialV2):
+            return self.heads if self.diff_heads is None else self.diff_heads
+        return self.heads if isinstance(layer, Softmax) else self.effective_diff_heads
 
     @property
     def effective_diff_heads(self) -> int:
         return self.heads // 2 if self.diff_heads is None else self.diff_heads
+
+
+TITLES: dict[type[Attention], str] = {  # of a model with this attention, given its name with softmax
+    Softmax: "{}",
+    Differential: "Diff{}",
+    GroupedDifferential: "grouped Diff{}",
+    Dint: "DINT {}",
+    DifferentialV2: "Diff{} V2",
+}
 
 
 def check_normalisation(
@@ -176,4 +231,4 @@ class ViTConfig(Tower):
     def title(self) -> str:
         """Its name in tables and figures."""
         kinds = {type(layer) for layer in self.layers}
-        return "mixed ViT" if len(kinds) > 1 else "DiffViT" if Differential in kinds else "ViT"
+        return "mixed ViT" if len(kinds) > 1 else TITLES[kinds.pop()].format("ViT")

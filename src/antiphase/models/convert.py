@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import socket
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from antiphase import files, runtime
 from antiphase.config import InputError, to_plain
 from antiphase.models.checkpoint_formats import read_clip
 from antiphase.models.config import Differential
+from antiphase.models.hub import is_offline
 from antiphase.models.run import Run, save_checkpoint
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")  # owner/name
@@ -62,7 +60,7 @@ def local_file(source: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        return Path(hf_hub_download(source, HUB_FILE, local_files_only=_is_offline()))
+        return Path(hf_hub_download(source, HUB_FILE, local_files_only=is_offline()))
     except LocalEntryNotFoundError:
         why = "it cannot be reached from here"
     except (HfHubHTTPError, OSError, ValueError) as error:
@@ -70,19 +68,6 @@ def local_file(source: str) -> Path:
     raise InputError(
         f"{source} is no file here, and {HUB_FILE} could not be fetched under that name from the Hugging Face hub: {why}"
     )
-
-
-def _is_offline() -> bool:
-    """Whether the hub cannot be reached; found out first, since its own client goes on trying for half a minute."""
-    from huggingface_hub import constants
-
-    if constants.HF_HUB_OFFLINE or getproxies():
-        return bool(constants.HF_HUB_OFFLINE)
-    try:
-        socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443)
-    except OSError:
-        return True
-    return False
 
 
 def _check_folder(out: Path, about: dict[str, Any]) -> None:

@@ -67,6 +67,10 @@ def differentiate(
 
     Hooks on a replaced layer go with it. Nothing is changed when anything is refused.
     """
+    if type(attention) is not Differential:
+        raise InputError(
+            f"differentiate puts Differential layers into a model, not {type(attention).__name__}: train such a model instead"
+        )
     if not inplace:
         model = copy.deepcopy(model)
     candidates = _attention_modules(model)

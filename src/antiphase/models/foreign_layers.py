@@ -60,14 +60,19 @@ class HuggingFaceLayout:
 
 _BERT = HuggingFaceLayout(("query", "key", "value"), None, "output.dense")
 _CLIP = HuggingFaceLayout(("q_proj", "k_proj", "v_proj"), "out_proj")
+_VIT = HuggingFaceLayout(("q_proj", "k_proj", "v_proj"), "o_proj")
 HUGGING_FACE_LAYOUTS = {
     "AlignTextSelfAttention": _BERT,
     "BertSelfAttention": _BERT,
     "BlipAttention": HuggingFaceLayout(("qkv",), "projection"),
     "CLIPAttention": _CLIP,
+    "DeiTAttention": _VIT,
+    "Dinov2Attention": _VIT,
+    "Dinov2WithRegistersAttention": _VIT,
     "RobertaSelfAttention": _BERT,
+    "Siglip2Attention": _CLIP,
     "SiglipAttention": _CLIP,
-    "ViTAttention": HuggingFaceLayout(("q_proj", "k_proj", "v_proj"), "o_proj"),
+    "ViTAttention": _VIT,
 }
 
 
@@ -85,6 +90,12 @@ def layout_of(module: nn.Module) -> HuggingFaceLayout | None:
     """The layout of a Hugging Face layer that is known here; None for any other module."""
     kind = type(module)
     return HUGGING_FACE_LAYOUTS.get(kind.__name__) if kind.__module__.startswith("transformers.models.") else None
+
+
+def is_open_clip(module: nn.Module) -> bool:
+    """open_clip's own attention class, which its custom blocks have"""
+    kind = type(module)
+    return kind.__name__ == "Attention" and kind.__module__ == "open_clip.transformer"
 
 
 def is_known_layer(module: nn.Module) -> bool:

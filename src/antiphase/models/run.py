@@ -8,9 +8,9 @@ process killed at any moment leaves either the old checkpoint or the new one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,7 +25,9 @@ from antiphase.data.imageset import ImageSet
 from antiphase.models.clip import CLIP
 from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.config import ViTConfig
+from antiphase.models.foreign_config import ForeignConfig, Source
 from antiphase.models.prompts import templates
+from antiphase.models.sources import Loaded, code_digest, load, weights_digest
 from antiphase.models.vit import build
 from antiphase.models.zero_shot import class_embeddings, zero_shot, zero_shot_from_embeddings
 from antiphase.store import Content, Damaged, Entry, Question, Store
@@ -49,6 +51,11 @@ def save_checkpoint(
     for stale in folder.glob("*.safetensors"):
         if stale.name not in current:
             stale.unlink()
+
+
+def kept_epoch(folder: Path, epoch: int) -> Path:
+    """Where a run's weights after an epoch lie, if they were kept (`train --keep-epochs`)."""
+    return folder / f"epoch-{epoch}"
 
 
 def _checkpoint(folder: Path) -> dict[str, Any]:
@@ -118,7 +125,7 @@ class Data(Protocol):
 
 @dataclass(frozen=True)
 class Run:
-    """A model on disk, self-describing: a trained ViT, or a CLIP that classifies by prompts."""
+    """A model on disk, self-describing: a trained ViT, a CLIP that classifies by prompts, or a model that was made elsewhere."""
 
     folder: Path  # may be given as a string
     prompts: str | None = None  # how a CLIP words the classes: a named set or a file (models/prompts.py); None: its own
@@ -144,14 +151,24 @@ class Run:
         return about
 
     @cached_property
-    def config(self) -> ViTConfig | CLIPConfig:
-        kinds: Any = ViTConfig | CLIPConfig
-        config: ViTConfig | CLIPConfig = from_plain(kinds, self.about["model"], where=str(self.folder / "run.json"))
+    def config(self) -> ViTConfig | CLIPConfig | ForeignConfig:
+        kinds: Any = ViTConfig | CLIPConfig | ForeignConfig
+        config: ViTConfig | CLIPConfig | ForeignConfig = from_plain(
+            kinds, self.about["model"], where=str(self.folder / "run.json")
+        )
         return config
 
     @property
+    def by_prompts(self) -> bool:
+        """Whether it has no classes of its own and takes those of the images, as words."""
+        return isinstance(self.config, CLIPConfig) or (
+            isinstance(self.config, ForeignConfig) and self.config.by_prompts
+        )
+
+    @property
     def name(self) -> str:
-        return self.folder.resolve().name
+        folder = self.folder.resolve()
+        return f"{folder.parent.name}/{folder.name}" if "kept_epoch" in self.about else folder.name
 
     @property
     def log(self) -> list[dict[str, Any]]:
@@ -163,10 +180,31 @@ class Run:
 
     @property
     def weights_digest(self) -> str:
+        if isinstance(self.config, ForeignConfig):
+            return str(self.about["source"]["sha256"])
         return _entry(self.folder, "weights")["sha256"]
+
+    @cached_property
+    def source(self) -> Source:
+        """Where a model that was made elsewhere is built from."""
+        return from_plain(Source, self.about["source"]["from"], where=str(self.folder / "run.json"))
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        """A model that was made elsewhere; refused if it is no longer the one that answers were computed of."""
+        assert isinstance(self.config, ForeignConfig)
+        loaded = load(self.source, self.config.preprocessing)
+        if weights_digest(loaded.model, code_digest(self.source)) != self.weights_digest:
+            raise InputError(
+                f"{self.source.spec} is not what it was when {self.folder} was made: its weights or its code have changed; "
+                "choose another folder, or delete this one"
+            )
+        return loaded
 
     def model(self, device: torch.device | str = "cpu", *, unfinished: bool = False) -> nn.Module:
         """Everything that has weights, in eval mode. A run that has not come to its end must be asked for as such."""
+        if isinstance(self.config, ForeignConfig):
+            return self.loaded.model.to(device)
         progress = _checkpoint(self.folder)["progress"]
         if not (progress.get("complete") or unfinished):
             raise InputError(
@@ -180,13 +218,16 @@ class Run:
     def _fresh(self, seed: int = 0) -> nn.Module:
         if isinstance(self.config, CLIPConfig):
             return CLIP(self.config, seed)
+        assert isinstance(self.config, ViTConfig)
         data = self.about["data"]
         return build(self.config, shape=tuple(data["shape"]), classes=len(data["class_names"]), seed=seed)
 
     def classifier(self, device: torch.device | str = "cpu", *, unfinished: bool = False) -> nn.Module:
         """The trained model behind the seam. A CLIP has no classes of its own: `classifier_for` says which."""
-        if isinstance(self.config, CLIPConfig):
+        if self.by_prompts:
             raise InputError(f"{self.folder} is a {self.config.title}, which has no classes of its own: name images")
+        if isinstance(self.config, ForeignConfig):
+            return self.loaded.classifier().to(device)
         return self.model(device, unfinished=unfinished)
 
     def classifier_for(self, images: ImageSet, device: torch.device | str = "cpu") -> nn.Module:
@@ -194,17 +235,40 @@ class Run:
         if isinstance(self.config, ViTConfig):
             return self.classifier(device)
         clip = self.model(device)
+        if isinstance(self.config, ForeignConfig):
+            return self._classifier_of(self.loaded, images).to(device)
         return zero_shot_from_embeddings(clip, self.class_embeddings(clip, images))
 
-    def untrained_for(self, images: ImageSet, device: torch.device | str = "cpu") -> nn.Module:
-        """The model as this run began, or would have begun had it not been fine-tuned; of a CLIP one with fresh weights."""
+    def _classifier_of(self, loaded: Loaded, images: ImageSet) -> nn.Module:
+        """A model that was made elsewhere behind the seam, for the classes of these images."""
+        if loaded.clip is not None:
+            return loaded.classifier(self.class_embeddings(loaded, images))
+        rows = columns_for(self.config, images)
+        return loaded.classifier() if rows is None else OfClasses(loaded.classifier(), rows)
+
+    def untrained_for(self, images: ImageSet, device: torch.device | str = "cpu") -> nn.Module | None:
+        """The model as this run began, or would have begun had it not been fine-tuned; of a CLIP one with fresh weights. None
+        where that cannot be known."""
+        if isinstance(self.config, ForeignConfig):
+            return self._untrained_foreign(images, device)
         if isinstance(self.config, ViTConfig):
             return self._fresh(self.about["training"]["seed"]).to(device).eval()
         fresh = self._fresh(self.about["training"].get("seed", 0)).to(device).eval()
         return zero_shot(fresh, images.class_names, self.templates)
 
+    def _untrained_foreign(self, images: ImageSet, device: torch.device | str) -> nn.Module | None:
+        if self.source.library == "python":
+            return None
+        fresh = load(replace(self.source, weights=None, random=True), self.config.preprocessing)  # type: ignore[union-attr]
+        if fresh.clip is None:
+            return self._classifier_of(fresh, images).to(device)
+        return fresh.classifier(fresh.class_embeddings(images.class_names, self.templates)).to(device)
+
     def words_for(self, images: ImageSet) -> dict[str, Any]:
         """What the classifier depends on besides weights and pixels."""
+        if isinstance(self.config, ForeignConfig) and not self.by_prompts:
+            rows = columns_for(self.config, images)
+            return {} if rows is None else {"columns": list(rows)}
         if isinstance(self.config, ViTConfig):
             return {}
         return {"prompts": self.templates, "class_names": images.class_names}
@@ -214,6 +278,9 @@ class Run:
         """(C, H, W) of the images that this run takes"""
         if isinstance(self.config, CLIPConfig):
             return 3, self.config.vision.image, self.config.vision.image
+        if isinstance(self.config, ForeignConfig):
+            side = self.config.preprocessing.side or self.about["source"]["side"]
+            return self.config.channels, side, side
         channels, height, width = self.about["data"]["shape"]
         return channels, height, width
 
@@ -254,7 +321,7 @@ class Run:
             "model": self.config.title,
             "run": self.name,
             "data": {"name": data.name, "split": data.split, "n": len(data), "fingerprint": data.fingerprint},
-            **({"prompts": self.wording} if words else {}),
+            **({"prompts": self.wording} if "prompts" in words else {}),
             "seed": question.seed,
             **compute(store.path(key).with_suffix("")),
             "seconds": round(time.perf_counter() - began, 3),
@@ -269,17 +336,49 @@ class Run:
         check_classes(self, images)
         return self.answer(question, images, compute, words=self.words_for(images), base=base)
 
-    def class_embeddings(self, clip: nn.Module, images: ImageSet) -> Tensor:
+    def class_embeddings(self, clip: nn.Module | Loaded, images: ImageSet) -> Tensor:
         """(classes, E) by this run's prompts, computed once and kept beside the weights."""
         words = self.words_for(images)
         path = self.folder / "texts" / f"{fingerprint({**words, 'weights': self.weights_digest})}.safetensors"
         if not path.exists():
-            embeddings = class_embeddings(clip, images.class_names, words["prompts"]).cpu()
+            of = clip.class_embeddings if isinstance(clip, Loaded) else partial(class_embeddings, clip)
+            embeddings = of(images.class_names, words["prompts"]).cpu()
             files.write_whole(path, lambda temporary: save_file({"classes": embeddings}, temporary))
         try:
             return load_file(path)["classes"]
         except (SafetensorError, KeyError):
             raise InputError(f"{path} is damaged: delete it, and it is computed again") from None
+
+
+class OfClasses(nn.Module):
+    """A classifier of many classes on images of some of them: only their logits are compared."""
+
+    rows: Tensor
+
+    def __init__(self, model: nn.Module, rows: Sequence[int]) -> None:
+        super().__init__()
+        self.model = model
+        self.register_buffer("rows", torch.tensor(rows), persistent=False)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        logits: Tensor = self.model(pixels)[:, self.rows]
+        return logits
+
+
+def columns_for(config: Any, images: ImageSet) -> tuple[int, ...] | None:
+    """Which logits belong to the classes of these images, found by name; None where there is one for each, in their order."""
+    unnamed = images.class_names == tuple(map(str, range(images.classes)))  # of tensors: as many as their labels show
+    if config.classes == images.classes or (unnamed and config.classes > images.classes and images.name == "tensors"):
+        return None
+    places = {name.strip().casefold(): i for i, label in enumerate(config.class_names) for name in label.split(",")}
+    wanted = [name.replace("_", " ").strip().casefold() for name in images.class_names]
+    if missing := [name for name in wanted if name not in places]:
+        of = f"it has none called {missing[0]!r}" if places else "it does not say which they are"
+        raise InputError(
+            f"{config.title} has {config.classes} classes and {images.name} has {images.classes}, and {of}: "
+            "give images of the classes that it was trained for"
+        )
+    return tuple(places[name] for name in wanted)
 
 
 # ------------------------------------------------------------------------------------------------- what fits a run
@@ -288,6 +387,17 @@ class Run:
 def check_shape(run: Run, data: Data) -> None:
     """The run can take these images."""
     taken = run.input_shape
+    if isinstance(run.config, ForeignConfig):
+        if data.shape[0] not in (1, taken[0]):
+            raise InputError(
+                f"{run.config.title} looks at {_colour(taken[0])} images, and those of {data.name} are not"
+            )
+        if run.config.preprocessing.resize is None and data.shape[1:] != taken[1:]:
+            raise InputError(
+                f"{run.config.title} takes images of {_size(taken)} and resizes none, and those of {data.name} are "
+                f"{_size(data.shape)}: give --image-size {taken[-1]}, or state a resizing by --preprocessing"
+            )
+        return
     grey = tuple(run.about["data"].get("shape", ()))  # if a CLIP learned from such: they are broadcast
     if data.shape not in (taken, grey):
         who = "a CLIP" if isinstance(run.config, CLIPConfig) else "this run"
@@ -300,8 +410,10 @@ def check_shape(run: Run, data: Data) -> None:
 
 def check_classes(run: Run, images: ImageSet) -> None:
     """The run was trained for images and classes like these; a CLIP takes any classes."""
-    if isinstance(run.config, CLIPConfig):
+    if not isinstance(run.config, ViTConfig):
         check_shape(run, images)
+        if not run.by_prompts:
+            columns_for(run.config, images)
         return
     data = run.about["data"]
     if tuple(data["shape"]) != images.shape or tuple(data["class_names"]) != images.class_names:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from antiphase.config import InputError
 from antiphase.models.adapters import adapter_of, read
 from antiphase.models.attention import Branches
+from antiphase.runtime import frozen
 
 Record = dict[str, Branches]
 
@@ -42,7 +43,7 @@ def taps(model: nn.Module) -> Iterator[Record]:
 
         return hook
 
-    with _modules_are_called():
+    with modules_are_called():
         handles = [
             module.register_forward_pre_hook(tap(name), with_kwargs=True)
             for name, module in attention_layers(model).items()
@@ -69,7 +70,7 @@ def explicit(model: nn.Module) -> Iterator[Record]:
 
     layers = attention_layers(model)
     before = {module: vars(module).get("forward") for module in layers.values()}
-    with _modules_are_called():
+    with modules_are_called():
         for name, module in layers.items():
             module.forward = partial(forward, module, name)
         try:
@@ -97,6 +98,13 @@ def look(model: nn.Module, x: Tensor, layers: Collection[str] | None = None) -> 
     return record
 
 
+def gated_layers(model: nn.Module, x: Tensor) -> frozenset[str]:
+    """The layers whose lambda depends on the input, so that it moves with the pixels: those that have a gate."""
+    with frozen(model), torch.enable_grad():
+        record = look(model, x.detach().clone().requires_grad_())
+        return frozenset(name for name, maps in record.items() if maps.noise is not None and maps.lam.requires_grad)
+
+
 def _then_stop(forward: Callable[..., Any], record: Record, wanted: set[str], *args: Any, **kwargs: Any) -> Any:
     out = forward(*args, **kwargs)
     if wanted <= record.keys():  # so of a layer that is called twice before the last, it is the last call that counts
@@ -109,7 +117,7 @@ class Enough(Exception):
 
 
 @contextmanager
-def _modules_are_called() -> Iterator[None]:
+def modules_are_called() -> Iterator[None]:
     """nn.TransformerEncoderLayer has a fast path that computes attention without calling its attention module."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)

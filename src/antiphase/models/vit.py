@@ -8,9 +8,9 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 from antiphase.config import InputError
-from antiphase.models.attention import DifferentialAttention
+from antiphase.models.attention import differential_twin
 from antiphase.models.classifier import Normalized
-from antiphase.models.config import Differential, Softmax, Tower, ViTConfig, check_normalisation
+from antiphase.models.config import Softmax, Tower, ViTConfig, check_normalisation
 from antiphase.models.foreign_layers import parts_of
 from antiphase.runtime import seeded
 
@@ -65,10 +65,8 @@ def make_differential(blocks: nn.ModuleList, config: Tower) -> list[nn.Module]:
     """Replace the attention of the differential layers, keeping their projections; returns the blocks that were changed."""
     changed = []
     for i, (block, attention) in enumerate(zip(blocks, config.layers)):
-        if isinstance(attention, Differential):
-            block.attn = DifferentialAttention.replacing(
-                parts_of(block.attn), attention, config.effective_diff_heads, i, config.depth
-            )
+        if not isinstance(attention, Softmax):
+            block.attn = differential_twin(parts_of(block.attn), attention, config.heads_of(attention), i, config.depth)
             changed.append(block)
     return changed
 

@@ -124,10 +124,13 @@ def _judge(claim: str, listed: list[Prediction], grid: Grid, answers: Answers) -
 
 
 def _contrast(prediction: Prediction, grid: Grid, answers: Answers) -> Contrast:
-    """With the lowest test accuracy of its witnesses."""
+    """With the lowest test accuracy of its witnesses, each after its best epoch: long recipes overfit."""
     contrast = prediction.contrast(lambda series: series.arm(answers))
     try:
-        reached = [float(answers(witness)["test_accuracy"]) for witness in prediction.witnesses(grid)]
+        reached = [
+            max(float(epoch["test_accuracy"]) for epoch in answers(witness)["log"])
+            for witness in prediction.witnesses(grid)
+        ]
     except Missing as gap:
         return replace(contrast, missing=contrast.missing or f"no row of {gap}")
     return replace(contrast, accuracy=min(reached, default=None))

@@ -77,8 +77,10 @@ def operations(cell: Cell) -> float:
     if isinstance(cell, Train):
         t, (train, test) = cell.training, FULL.get(cell.data, (1_000, 1_000))
         learned = min(cell.images or train, train)
+        if cell.after is not None:  # kept by the whole training: only looked at
+            return learned * forward(cell.tower, cell.grid, class_token_only=True)
         inner = 0 if t.adv_eps is None else t.adv_steps
-        per_epoch = learned * BACKWARD * (1 + inner) + test
+        per_epoch = learned * BACKWARD * (1 + inner) + test + min(t.fit_images, learned)
         return t.epochs * per_epoch * forward(cell.tower, cell.grid, class_token_only=True)
     if isinstance(cell, TrainClip | OtherEncoder):
         train, test = FULL.get(cell.pairs, (1_000, 1_000))
@@ -102,6 +104,8 @@ def price_group(cell: Cell) -> str:
     """Cells that cost alike: the kind, and for attacks which one."""
     if isinstance(cell, Ask):
         return cell.question.price_group
+    if isinstance(cell, Train) and cell.after is not None:
+        return "predictions"
     if isinstance(cell, Train) and cell.training.adv_eps is not None:
         return "adversarial training"
     return cell.task if isinstance(cell, Evaluate) else cell.kind
@@ -171,15 +175,3 @@ def fit(provenances: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
 
 def _device(cost: dict[str, Any]) -> str:
     return str(cost.get("machine", {}).get("device", "cpu"))
-
-
-def duration(seconds: float) -> str:
-    """As people say it: 40 s, 12 min, 3.4 h, 26 days, 3.0 years."""
-    for size, unit in ((31_557_600.0, "years"), (86_400.0, "days"), (3_600.0, "h"), (60.0, "min")):
-        if seconds >= 1.5 * size:
-            return (
-                f"{seconds / size:.0f} {unit}"
-                if seconds >= 10 * size or unit == "min"
-                else f"{seconds / size:.1f} {unit}"
-            )
-    return f"{seconds:.0f} s"

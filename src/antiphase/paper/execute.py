@@ -24,8 +24,8 @@ from antiphase.evals.config import EvalConfig
 from antiphase.evals.evaluate import evaluate
 from antiphase.measures.success import accuracy
 from antiphase.models.prompts import templates
-from antiphase.models.run import Run
-from antiphase.paper.cost import Prices, duration, operations, price_group
+from antiphase.models.run import Run, kept_epoch
+from antiphase.paper.cost import Prices, operations, price_group
 from antiphase.paper.foreign_encoder import train_and_attack
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import (
@@ -41,7 +41,7 @@ from antiphase.paper.questions import (
     ordered,
 )
 from antiphase.results.ask import ask
-from antiphase.results.measure import lambda_rows, parameters
+from antiphase.results.measure import lambda_rows_if_any, parameters
 from antiphase.store import Content, DiskFull, Entry, room
 from antiphase.training.clip_task import pairs_from_prompts, train_clip
 from antiphase.training.loop import Interrupted, train
@@ -73,13 +73,19 @@ class Workplace:
             images = images.at_most(wanted.learned, wanted.seed)
         return images.at_most(wanted.n, wanted.seed)
 
+    def folder_of(self, cell: Model) -> Path:
+        """Where a model trained here lies; one that was kept on the way, below the whole training."""
+        if isinstance(cell, Train) and cell.after is not None:
+            return kept_epoch(self.ledger.run_folder(cell.whole.key), cell.after)
+        return self.ledger.run_folder(cell.key)
+
     def run(self, cell: Model, prompts: str | None = None) -> Run:
         """The trained model of a cell, with the weights that its row names."""
         if isinstance(cell, UserClip):
             if cell.weights not in self.user_clips:
                 raise InputError(f"{cell.title} is not among the models given: name it with --clip or --diffclip")
             return Run(self.user_clips[cell.weights], prompts)
-        folder = self.ledger.run_folder(cell.key)
+        folder = self.folder_of(cell)
         if not (folder / "checkpoint.json").exists():
             row_path = self.ledger.rows.path(cell.key)
             raise InputError(
@@ -119,8 +125,11 @@ def _train(cell: Train, place: Workplace) -> Answer:
     if cell.start is not None:
         training = replace(training, start_from=str(place.run(cell.start).folder))
     train_set, test_set = place.train_and_test(cell)
-    folder = place.ledger.run_folder(cell.key)
-    run = train(cell.model, training, train_set, test_set, folder, device=place.device, scale=place.scale)
+    if cell.after is not None:
+        run = place.run(cell)
+    else:
+        folder = place.folder_of(cell)
+        run = train(cell.model, training, train_set, test_set, folder, device=place.device, scale=place.scale)
     clean = accuracy(run.classifier(place.device), train_set, device=place.device)  # the log has a running mean
     return {
         **_trained(run),
@@ -145,13 +154,13 @@ def _trained(run: Run) -> Content:
         "parameters": parameters(run),
         "weights_sha256": run.weights_digest,
         "log": [{k: v for k, v in row.items() if k != "seconds"} for row in run.log],
-        "lambda": lambda_rows(run) if run.config.is_differential else [],
+        "lambda": lambda_rows_if_any(run),
     }
 
 
 def _user_clip(cell: UserClip, place: Workplace) -> Answer:
     run = place.run(cell)
-    rows = lambda_rows(run) if run.config.is_differential else []
+    rows = lambda_rows_if_any(run)
     return {"title": run.config.title, "parameters": parameters(run), "lambda": rows}
 
 
@@ -336,7 +345,7 @@ def _say(
     prices: Prices,
     advance: Callable[[int, str], None],
 ) -> None:
-    left = duration(sum(map(prices.seconds, todo)))
+    left = console.duration(sum(map(prices.seconds, todo)))
     basis = "" if prices.cells else " (no cell is finished yet)"
     done = len(plan) - len(todo)
     if cell.key in outcome.failed:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -115,7 +116,7 @@ class Grid:
     # --------------------------------------------------------------------------------------------- models
 
     def vit(self, seed: int, depth: int = 1, **options: Any) -> Train:
-        return self._train(Softmax(), seed, depth, **options)
+        return trained(self, Softmax(), seed, depth, **options)
 
     def diffvit(
         self,
@@ -131,32 +132,11 @@ class Grid:
         if out_scale == "fixed" and lambda_init == 0.8:
             out_scale = "official"
         attention = Differential(lambda_init=lambda_init, out_scale=out_scale)
-        return self._train(attention, seed, depth, init=init, **options)
-
-    def _train(
-        self,
-        attention: Softmax | Differential,
-        seed: int,
-        depth: int,
-        *,
-        data: str | None = None,
-        init: Init = "official",
-        patch: int | None = None,
-        epochs: int | None = None,
-        adv_eps: Budget | None = None,
-        start: Train | None = None,
-    ) -> Train:
-        s, data = self.s, data or self.data
-        side = entry_of(data).size
-        grid = patch or (s.patch * 2 if side >= 64 else s.patch)  # Tiny ImageNet: as many tokens as CIFAR has
-        model = ViTConfig(patch=grid, width=s.width, heads=s.heads, depth=depth, attention=(attention,), init=init)
-        own = PAPER_EPOCHS.get(data, s.epochs) if self.scale == "paper" else s.epochs
-        training = TrainConfig(epochs=epochs or own, seed=seed, adv_eps=adv_eps)
-        return Train(model=model, training=training, data=data, images=s.train_images, start=start)
+        return trained(self, attention, seed, depth, init=init, **options)
 
     def witness(self, of: Train) -> Train:
         """By whose test accuracy it is judged whether a model of its kind was trained enough: depth 1, main data, as usual."""
-        return self._train(of.model.layers[0], of.training.seed, 1, init=of.model.init)
+        return trained(self, of.model.layers[0], of.training.seed, 1, init=of.model.init)
 
     # --------------------------------------------------------------------------------------------- images and attacks
 
@@ -166,8 +146,9 @@ class Grid:
         return Images(data=data, n=n or own or self.s.eval_images)
 
     def learned(self, of: Train) -> Images:
-        """As many of the images that a run learned from."""
-        return Images(data=of.data, n=self.s.eval_images, split="train", learned=of.images, seed=of.training.seed)
+        """Of the images that a run learned from, as many as of the test images; where those are all, as many as measures take."""
+        n = self.s.eval_images or self.s.measure_images
+        return Images(data=of.data, n=n, split="train", learned=of.images, seed=of.training.seed)
 
     def pgd(self, eps: Budget, *, steps: int | None = None, **options: Any) -> PGD:
         return PGD(within=Linf(eps), steps=steps or self.s.pgd_steps, restarts=self.s.pgd_restarts, **options)
@@ -250,6 +231,41 @@ class Grid:
     def clip_widths(self) -> tuple[int, ...]:
         """Of patches: for images of 224 pixels, else those of the scale."""
         return (16, 32, 48, 64) if self.published else self.s.patch_widths
+
+
+@lru_cache(maxsize=10_000)  # studies ask for the same models over and over
+def trained(
+    grid: Grid,
+    attention: Attention,
+    seed: int,
+    depth: int,
+    *,
+    data: str | None = None,
+    init: Init = "official",
+    patch: int | None = None,
+    epochs: int | None = None,
+    adv_eps: Budget | None = None,
+    start: Train | None = None,
+    width: int | None = None,
+    images: int | None = None,
+) -> Train:
+    """A model at the sizes of the scale, but for what is said otherwise."""
+    s, data = grid.s, data or grid.data
+    side = entry_of(data).size
+    pixels = patch or (s.patch * 2 if side >= 64 else s.patch)  # Tiny ImageNet: as many tokens as CIFAR has
+    model = ViTConfig(
+        patch=pixels, width=width or s.width, heads=s.heads, depth=depth, attention=(attention,), init=init
+    )
+    own = PAPER_EPOCHS.get(data, s.epochs) if grid.scale == "paper" else s.epochs
+    watched, last = depth == 1 and adv_eps is None, epochs or own
+    training = TrainConfig(
+        epochs=last,
+        seed=seed,
+        adv_eps=adv_eps,
+        keep_epochs=tuple(e for e in s.keep_epochs if watched and e < last),
+        fit_images=s.fit_images if watched else 0,
+    )
+    return Train(model=model, training=training, data=data, images=images or s.train_images, start=start)
 
 
 # ------------------------------------------------------------------------------------------------- ViT and DiffViT

@@ -96,6 +96,18 @@ class Train(Model):
     data: str
     images: int | None = None  # class-balanced training subset of the run's seed; None: all
     start: Train | None = None  # fine-tuned from this one
+    after: int | None = (
+        None  # with the weights that it had after this epoch, which `training` keeps; None: after the last
+    )
+
+    @property
+    def needs(self) -> tuple[Cell, ...]:
+        return super().needs if self.after is None else (self.whole,)
+
+    @property
+    def whole(self) -> Train:
+        """The training that goes to its last epoch."""
+        return dataclasses.replace(self, after=None)
 
     @property
     def tower(self) -> Tower:
@@ -117,6 +129,8 @@ class Train(Model):
             parts.append(f"{m.init} init")
         if t.adv_eps is not None:
             parts.append(f"trained against {Budget(t.adv_eps)}" + (" from scratch" if self.start is None else ""))
+        if self.after is not None:
+            parts.append(f"after epoch {self.after}")
         return f"{', '.join(parts)}, {self.data}, seed {t.seed}"
 
     @property

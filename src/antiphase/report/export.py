@@ -39,7 +39,8 @@ def write_attacks(result: Row, folder: Path) -> None:
     from antiphase.report.figures.render import write_figures
 
     cells = [{k: v for k, v in cell.items() if k != "images"} for cell in result["cells"]]
-    files.write_json(folder / "attacks.json", {**result, "cells": cells})
+    shown = [{k: v for k, v in cell.items() if k != "images"} for cell in result.get("transfer", [])]
+    files.write_json(folder / "attacks.json", {**result, "cells": cells, **({"transfer": shown} if shown else {})})
     files.write_lines(folder / "images.jsonl", (row for cell in result["cells"] for row in _images(cell)))
     write_figures(folder, draw_attacks(result))
     say(f"rows and figures: {folder}")

@@ -72,10 +72,21 @@ def _model(name: str, place: int, cell: Cell) -> dict[str, Any]:
     }
 
 
+def _numbers(rows: Cell, i: int, layer: Cell) -> list[float | None]:
+    """NUMBERS of one row, and the factor of a third term; of a layer without one lambda, lambda is in rho already."""
+    values = {key: rows[key][i] for key in NUMBERS}
+    if "maps" not in layer:
+        return [_short(value) for value in values.values()]
+    if values["rho"] is not None:
+        values["rho"] *= rows["lambda"][i]
+    return [_short(value) for value in (*values.values(), rows["third"][i] if "third" in rows else None)]
+
+
 def _branches(cell: Cell) -> list[dict[str, Any]]:
     """For each layer: kind -> state -> image -> head (all stacked first) -> the numbers; null where a branch is dead."""
     rows = cell["rows"]
     heads = {layer["layer"]: layer["heads"] for layer in cell["layers"]}
+    layers = {layer["layer"]: layer for layer in cell["layers"]}
     order = {image: i for i, image in enumerate(cell["ids"])}
     states = len(cell["eps"]) + 1
     tables: dict[str, dict[str, list[Any]]] = {layer: {} for layer in heads}
@@ -83,7 +94,7 @@ def _branches(cell: Cell) -> list[dict[str, Any]]:
         empty = [[[None] * (heads[layer] + 1) for _ in order] for _ in range(states)]
         table = tables[layer].setdefault(rows["of"][i], empty)
         head = 0 if rows["head"][i] is None else rows["head"][i] + 1
-        table[rows["state"][i]][order[rows["image"][i]]][head] = [_short(rows[key][i]) for key in NUMBERS]
+        table[rows["state"][i]][order[rows["image"][i]]][head] = _numbers(rows, i, layers[layer])
     return [tables[layer["layer"]] for layer in cell["layers"]]
 
 

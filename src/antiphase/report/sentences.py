@@ -117,8 +117,19 @@ def _layer_alignment(name: str, number: int, row: Row, eps: float) -> str:
         f"of the pairs whose sign {row['probes']:.0f} probes decide ({percent(row['undecided'], 0)} stay undecided; mean cosine "
         f"{row['cos']:+.2f}). The subtraction makes the map more sensitive than A1 alone for "
         f"{with_interval(row['amplifying'])}, on average by {row['amplification']:.2f}: {row['energy']:.2f} from adding a second "
-        f"branch at a right angle, times {row['angle']:.2f} from the angle between them (lambda = {row['lambda']:.2f})."
+        f"branch at a right angle, times {row['angle']:.2f} from the angle between them{_third(row)} (lambda = "
+        f"{row['lambda']:.2f})."
     )
+
+
+def _third(row: Row) -> str:
+    """What a third term adds to the amplification; nothing where the layer has none."""
+    if row.get("gate") is not None:
+        return (
+            f", times {row['gate']:.2f} from the changes of lambda itself, whose share of the energies is "
+            f"{100 * row['gate_share']:.1f} %"
+        )
+    return f", times {row['integral']:.2f} from DINT's mean row" if row.get("integral") is not None else ""
 
 
 def _lipschitz(models: list[Row]) -> str:

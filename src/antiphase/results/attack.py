@@ -73,7 +73,7 @@ def _decided(compile: Compile, model: nn.Module, images: ImageSet, attacks: Sequ
     """One decision for all budgets and parts: what is compiled serves them all. An attack in stages decides for each."""
     if compile != "auto" or any(attack.stages != (attack,) for attack in attacks):
         return compile
-    first = images.take(np.arange(1)).all.pixels.to(next(model.parameters()).device)
+    first = images.take(np.arange(1)).all.pixels.to(_device(model))
     forwards = sum(forwards_at_most(attack, len(images)) for attack in attacks)
     return "always" if compiling_pays(model, first, forwards) else "never"
 
@@ -201,9 +201,14 @@ def _journal(path: Path) -> Path:
     return path.with_suffix(".journal")
 
 
+def _device(model: nn.Module) -> torch.device:
+    """Where a model is; one without parameters of its own is taken to be on the CPU."""
+    return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+
+
 def _save_png(model: nn.Module, pixels: Tensor, predictions: Tensor, ids: NDArray[np.int64], path: Path) -> None:
     """One PNG per image, read again and put to the model again: what is on disk is adversarial."""
-    device = next(model.parameters()).device
+    device = _device(model)
     for image, prediction, number in zip(to_bytes(pixels), predictions, ids.tolist()):
         png = path.parent / "png" / f"{number}.png"
         array = image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).numpy()

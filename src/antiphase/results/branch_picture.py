@@ -97,7 +97,10 @@ def _directions(model: nn.Module, one: ImageSet, device: torch.device | str) -> 
         maps = list(record.values())[-1]
         assert maps.noise is not None
         (u,) = torch.autograd.grad(loss, maps.signal, retain_graph=True)
-        pair = (maps.signal * u).sum(), -maps.scalar_lambda * (maps.noise * u).sum()
+        if maps.lam.numel() == 1:
+            pair = (maps.signal * u).sum(), -maps.scalar_lambda * (maps.noise * u).sum()
+        else:  # lambda stands still: what its own change gives is no branch's
+            pair = (maps.signal * u).sum(), -(maps.lam.detach() * maps.noise * u).sum()
         g1, g2 = (torch.autograd.grad(s, x, retain_graph=True)[0][0] for s in pair)
     unit = [g / g.norm().clamp_min(1e-30) for g in (g1, g2)]
     names = ("first_direction", "second_direction")

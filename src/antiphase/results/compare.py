@@ -13,12 +13,11 @@ from antiphase.data.imageset import ImageSet
 from antiphase.measures.questions import AlignmentQuestion, LipschitzQuestion
 from antiphase.measures.stats import holm, mcnemar
 from antiphase.measures.success import DENOMINATORS
-from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.config import ViTConfig
 from antiphase.models.run import Run, check_classes
 from antiphase.results.attack import attack_answers
 from antiphase.results.look import look
-from antiphase.results.measure import lambda_rows, measure, parameters
+from antiphase.results.measure import lambda_rows_if_any, measure, parameters
 from antiphase.results.questions import CompareConfig, LookQuestion, budgets
 from antiphase.store import Content
 
@@ -50,7 +49,7 @@ def compare(runs: Pair, images: ImageSet, config: CompareConfig, *, device: torc
         "differences": differences(*runs),
         "denominators": DENOMINATORS,
         "models": models,
-        "paired": _paired(*answers),
+        "paired": paired_tests(*answers),
         "looks": [_look(run, images, config, device) for run in runs],
         "environment": runtime.environment(),
     }
@@ -85,8 +84,8 @@ def _about(run: Run, answers: list[AttackAnswer]) -> Row:
         "title": run.config.title,
         "depth": run.config.depth,
         "parameters": parameters(run),
-        **(_zero_shot(run, answers) if isinstance(run.config, CLIPConfig) else _trained(run)),
-        "lambda": lambda_rows(run) if run.config.is_differential else [],
+        **(_trained(run) if isinstance(run.config, ViTConfig) else _judged_here(run, answers)),
+        "lambda": lambda_rows_if_any(run),
     }
 
 
@@ -102,11 +101,11 @@ def _trained(run: Run) -> Row:
     }
 
 
-def _zero_shot(run: Run, answers: list[AttackAnswer]) -> Row:
-    """It was not trained to tell these classes apart: the accuracy is that on the images compared, by prompts."""
+def _judged_here(run: Run, answers: list[AttackAnswer]) -> Row:
+    """A CLIP, or a model that was made elsewhere: the accuracy is that on the images compared."""
     clean = answers[0].correct
     return {
-        "prompts": run.wording,
+        **({"prompts": run.wording} if run.by_prompts else {}),
         "pair_epochs": len(run.log) if run.about["training"] else None,
         "epochs": None,
         "training_seed": None,
@@ -135,7 +134,7 @@ def _look(run: Run, images: ImageSet, config: CompareConfig, device: torch.devic
     return look(run, few, question, device=device).content if eps else None
 
 
-def _paired(first: list[AttackAnswer], second: list[AttackAnswer]) -> list[Row]:
+def paired_tests(first: list[AttackAnswer], second: list[AttackAnswer]) -> list[Row]:
     """The two models on the same images, budget by budget: did at least one restart change the prediction?
 
     Once over all images and once over those that both models classify correctly. The attack drives away from the true

@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from antiphase import console
 from antiphase.config import Budget, InputError
 from antiphase.data.imageset import ImageSet
-from antiphase.measures.branch_pairs import Alignment, alignment_of, gram
+from antiphase.measures.branch_pairs import Alignment, alignment_of, changes, couple, gram, weight_of
 from antiphase.measures.jacobians_forward import branch_alignment
 from antiphase.measures.perturbations import PGD_STEPS, perturbed
 from antiphase.models.attention import Branches
 from antiphase.models.run import Run
-from antiphase.models.taps import Record, check_finite, taps
+from antiphase.models.taps import Record, check_finite, gated_layers, taps
 from antiphase.results.measure import columns
 from antiphase.results.questions import LookQuestion
 from antiphase.runtime import at_rest
@@ -157,7 +157,7 @@ def look(run: Run, images: ImageSet, question: LookQuestion, *, device: torch.de
 
 def _fitting(eps: list[Budget], clean: Record, images: int) -> list[Budget]:
     """All budgets; of a model so large that its maps would be too coarse, the smallest, the middle and the largest."""
-    tokens, maps = _tokens(clean), images * sum(len(_branches_of(m)) * m.signal.shape[1] for m in clean.values())
+    tokens, maps = _tokens(clean), images * sum(len(_packed_maps(m)) * m.signal.shape[1] for m in clean.values())
     side = grid_of(tokens)[0]
     coarse = side // factor_for(tokens, maps * (len(eps) + 1)) < min(COARSE, side)
     return [eps[0], eps[len(eps) // 2], eps[-1]] if coarse and len(eps) > 3 else eps
@@ -172,6 +172,14 @@ def _tokens(record: Record) -> int:
 
 def _branches_of(maps: Branches) -> list[Tensor]:
     return [maps.signal] if maps.noise is None else [maps.signal, maps.noise]
+
+
+def _packed_maps(maps: Branches) -> list[Tensor]:
+    """The branches; and where A1 - A_DA is not one number times A2, that too, what is above zero and what is below apart."""
+    if maps.noise is None or (maps.lam.numel() == 1 and maps.added is None):
+        return _branches_of(maps)
+    taken = maps.signal - maps.combined
+    return [*_branches_of(maps), taken.clamp_min(0), (-taken).clamp_min(0)]
 
 
 def _view(model: nn.Module, pixels: Tensor) -> tuple[Tensor, Record]:
@@ -203,33 +211,44 @@ def _branches(
     """Of every state the Jacobians there, and of an attacked one the changes from the clean maps too; heads and all stacked."""
     if all(maps.noise is None for maps in records[0].values()):
         return
+    gated = gated_layers(model, states[0][:1])
+    third = bool(gated) or any(maps.added is not None for maps in records[0].values())
     for number, (pixels, record) in enumerate(zip(states, records)):
         there = images.with_pixels(pixels.cpu())
         aligned = {"jacobians": branch_alignment(model, there, probes=probes, seed=seed, device=device)}
         if number:
-            aligned["changes"] = _changes(records[0], record)
+            aligned["changes"] = _changes(records[0], record, gated)
         for of, layers in aligned.items():
             for layer in layers:
                 for head, view in (("each", layer), ("all", layer.stacked)):
                     for row in view.rows(images.ids):
                         kept = {name: row[name] for name in ("layer", "image", *STATISTICS)}
-                        yield {"state": number, "of": of, "head": row["head"] if head == "each" else None, **kept}
+                        name = None if layer.third is None else layer.third.name
+                        more = {"third": row.get(name or ""), "third_share": row.get(f"{name}_share")} if third else {}
+                        yield {
+                            "state": number,
+                            "of": of,
+                            "head": row["head"] if head == "each" else None,
+                            **kept,
+                            **more,
+                        }
 
 
-def _changes(clean: Record, attacked: Record) -> list[Alignment]:
+def _changes(clean: Record, attacked: Record, gated: frozenset[str]) -> list[Alignment]:
     layers = []
-    for layer, before in clean.items():
-        after = attacked[layer]
-        if before.noise is not None and after.noise is not None:
-            moved = after.signal - before.signal, after.noise - before.noise
-            layers.append(alignment_of(layer, before.scalar_lambda, gram(moved)[:, :, None].cpu().numpy()))
+    after = couple(attacked, "branches", gated)
+    for layer, before in couple(clean, "branches", gated).items():
+        moved = gram(changes(before, after[layer]))[:, :, None].cpu().numpy()
+        layers.append(alignment_of(layer, weight_of([(before, len(before.first))], before.gated), moved))
     return layers
 
 
 # ------------------------------------------------------------------------------------------------- maps and pixels
 def _packed(images: ImageSet, states: list[Tensor], records: list[Record], eps: Sequence[Budget]) -> Content:
     """In this order: clean pixels (n, H, W, C) as bytes; for each budget the change (n, H, W, C) in 127ths of it; then for each
-    layer its maps (states, n, branches, h, N, N) as `quantised` writes them and the scales of their rows (n, branches, h, N)."""
+    layer its maps (states, n, branches, h, N, N) as `quantised` writes them and the scales of their rows (n, branches, h, N). A
+    layer that has no one lambda has four in place of its two branches (`_packed_maps`), says so under `maps`, and its lambda is
+    the mean."""
     side = images.shape[-1]
     layers: list[dict[str, Any]] = [
         {
@@ -237,11 +256,13 @@ def _packed(images: ImageSet, states: list[Tensor], records: list[Record], eps: 
             "lambda": maps.scalar_lambda if maps.noise is not None else None,
             "branches": len(_branches_of(maps)),
             "heads": maps.signal.shape[1],
+            **({"maps": 4} if len(_packed_maps(maps)) == 4 else {}),
         }
         for name, maps in records[0].items()
     ]
     tokens = _tokens(records[0])
-    packed, whole = Packed(), len(images) * len(states) * sum(la["branches"] * la["heads"] for la in layers)
+    each = sum(la.get("maps", la["branches"]) * la["heads"] for la in layers)
+    packed, whole = Packed(), len(images) * len(states) * each
     factor = factor_for(tokens, whole)
     clean, *moved = (shrunk(pixels.double().cpu().numpy(), side).transpose(0, 2, 3, 1) for pixels in states)
     packed.add(np.rint(255 * clean).astype(np.uint8))
@@ -265,4 +286,4 @@ def _packed(images: ImageSet, states: list[Tensor], records: list[Record], eps: 
 
 def _maps(record: Record, layer: str, factor: int) -> np.ndarray[Any, np.dtype[np.float64]]:
     """(n, branches, h, N, N)"""
-    return pooled(torch.stack(_branches_of(record[layer]), dim=1).double().cpu().numpy(), factor)
+    return pooled(torch.stack(_packed_maps(record[layer]), dim=1).double().cpu().numpy(), factor)

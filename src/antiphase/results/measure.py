@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from antiphase.config import InputError
+from antiphase.config import InputError, to_plain
 from antiphase.data.imageset import ImageSet
 from antiphase.data.pairs import Captions
 from antiphase.measures.alignment import READINGS, align, controls
@@ -20,6 +20,8 @@ from antiphase.measures.common_mode import common_mode
 from antiphase.measures.correlation import MEANING, correlation
 from antiphase.measures.focus import MEANING as FOCUS_MEANING
 from antiphase.measures.focus import focus
+from antiphase.measures.interventions import MEANING as INTERVENTIONS_MEANING
+from antiphase.measures.interventions import interventions
 from antiphase.measures.jacobians_forward import map_norms
 from antiphase.measures.lipschitz import LEVELS, l_sample, l_search
 from antiphase.measures.perturbations import PERTURBATIONS
@@ -31,6 +33,7 @@ from antiphase.measures.questions import (
     CorrelationQuestion,
     DepthQuestion,
     FocusQuestion,
+    InterventionQuestion,
     LipschitzQuestion,
     PredictionQuestion,
 )
@@ -89,11 +92,13 @@ def measure_captions(
 
 
 def columns(rows: Iterable[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Rows with the same names, column by column: how they are kept."""
+    """Rows column by column: how they are kept. None where a row lacks a name that another has."""
     table: dict[str, list[Any]] = {}
-    for row in rows:
-        for name, value in row.items():
-            table.setdefault(name, []).append(value)
+    for number, row in enumerate(rows):
+        for name in [name for name in row if name not in table]:
+            table[name] = [None] * number
+        for name, column in table.items():
+            column.append(row.get(name))
     return table
 
 
@@ -204,6 +209,23 @@ def _focus(run: Run, images: ImageSet, question: FocusQuestion, _: Run | None, d
     }
 
 
+def _interventions(
+    run: Run, images: ImageSet, question: InterventionQuestion, _: Run | None, device: Device
+) -> Content:
+    """Each intervention beside the untouched model, on the same images."""
+    sizes: dict[str, Any] = {"names": question.interventions, "draws": question.draws, "seed": question.seed}
+    untouched, *changed = interventions(
+        run.classifier_for(images, device), images, question.attack, device=device, **sizes
+    )
+    return {
+        "eps": float(question.eps),
+        "attack": to_plain(question.attack),
+        "meaning": INTERVENTIONS_MEANING,
+        "interventions": [one.summary(untouched) for one in (untouched, *changed)],
+        "rows": columns(row for one in (untouched, *changed) for row in one.rows(images.ids)),
+    }
+
+
 MEASURES: dict[type[Question], Callable[[Run, ImageSet, Any, Run | None, Device], Content]] = {
     PredictionQuestion: _predictions,
     LipschitzQuestion: _lipschitz,
@@ -212,6 +234,7 @@ MEASURES: dict[type[Question], Callable[[Run, ImageSet, Any, Run | None, Device]
     DepthQuestion: _depth,
     CorrelationQuestion: _correlation,
     FocusQuestion: _focus,
+    InterventionQuestion: _interventions,
 }
 
 
@@ -227,10 +250,20 @@ def parameters(run: Run) -> int:
     return sum(p.numel() for p in run.model().parameters())
 
 
+def lambda_rows_if_any(run: Run) -> list[Content]:
+    """The same, and nothing of a model that has no lambda in its weights."""
+    return lambda_rows(run) if lambdas(run.model()) else []
+
+
 def lambda_rows(run: Run) -> list[Content]:
     """lambda of every differential layer with its parts, and what is odd about it. Drift is from the mean start
     (docs/method.md 2.6)."""
     model = run.model()
+    if run.config.is_differential and not lambdas(model):
+        raise InputError(
+            f"{run.folder} has no lambda in its weights: every layer computes it from the input; --measures alignment gives its "
+            "mean and what its changes do"
+        )
     if not lambdas(model):
         raise InputError(f"{run.folder} has no lambda: no layer of this model has two branches (it is all softmax)")
     modules = dict(model.named_modules())

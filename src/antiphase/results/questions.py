@@ -1,12 +1,13 @@
-"""What `compare` and `look` ask of runs, each as one frozen config. No torch."""
+"""What `compare`, `look` and `attack --on` ask of runs, each as one frozen config. No torch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from antiphase.attacks import PGD, Linf
-from antiphase.attacks.config import STORED_AS_RUNS
+from antiphase.attacks import APGD, CW, DDN, FMN, PGD, AutoAttack, Linf, MinimalL2, Square
+from antiphase.attacks.config import STORED_AS_RUNS, Attack
+from antiphase.attacks.question import Protocol
 from antiphase.config import Budget, InputError, check_fields
 from antiphase.store import BACKWARD, Question, Work
 
@@ -50,6 +51,29 @@ class BranchPictureQuestion(Question):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TransferQuestion(Question):
+    """Images made for a run by an attack and shown to another run: does its prediction change?"""
+
+    kind: ClassVar[str] = "transfer"
+    folder: ClassVar[str] = "transfers"
+    takes_base: ClassVar[bool] = True  # the other run: its weights are in the key
+    attack: Attack
+    protocol: Protocol = "fast"
+    after: tuple[Any, ...] = ()  # under `fast`: the attacks of smaller budgets, whose images are shown too
+    eight_bit: bool = False
+    target_words: tuple[Any, ...] = ()  # how the other run words the classes, if it is a CLIP
+    seed: int = 0
+
+    @property
+    def title(self) -> str:
+        return f"transfer of {self.attack.name} {self.attack.within}"
+
+    @property
+    def work(self) -> Work:
+        return Work(per_image=2)
+
+
+@dataclass(frozen=True, kw_only=True)
 class CompareConfig:
     """What is asked of both models."""
 
@@ -72,6 +96,75 @@ class CompareConfig:
 
     def attacks(self) -> list[PGD]:
         return [PGD(within=Linf(eps), steps=self.steps, restarts=self.restarts) for eps in budgets(self.eps)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditConfig:
+    """What an audit asks of a model."""
+
+    eps: tuple[Budget, ...] = tuple(map(Budget, ("0.5/255", "1/255", "2/255", "4/255", "8/255")))  # Linf budgets of PGD
+    steps: int = 20  # of PGD
+    restarts: int = 1  # of PGD: independent random starts
+    judge_eps: tuple[Budget, ...] = ()  # budgets at which AutoAttack judges; none: where PGD fools nearly half
+    judge_images: int = 64  # of the images, for AutoAttack
+    judge_steps: int = 100  # of each attack in AutoAttack; fewer make it cheaper and no longer the authors'
+    judge_queries: int = 5000  # of Square in AutoAttack
+    l2_images: int = 32  # of the images, for the smallest L2 that fools
+    l2_steps: int = 100  # of each of the attacks that seek it
+    measure_images: int = 32  # of the images, for what looks inside attention
+    draws: int = 16  # random perturbations per image for the Lipschitz estimate
+    probes: int = 8  # random directions per image for the alignment
+    look_images: int = 4  # of the images, for the report's lens
+    seed: int = 0  # of subset, starts, draws and probes
+
+    def __post_init__(self) -> None:
+        counts = (
+            "judge_images",
+            "judge_steps",
+            "judge_queries",
+            "l2_images",
+            "l2_steps",
+            "measure_images",
+            "look_images",
+        )
+        check_fields(self, draws=1, probes=2, seed=0, **dict.fromkeys(counts, 1))
+        if not self.attacks():  # which refuses what an attack would refuse
+            raise InputError("--eps 0 is the clean image: give budgets above 0")
+        for eps in self.judge_eps:
+            self.judges(eps, classes=4)
+
+    @classmethod
+    def quick(cls) -> AuditConfig:
+        """The cheaper reading: fewer budgets, images, steps and draws."""
+        eps = tuple(map(Budget, ("1/255", "2/255", "4/255")))
+        sizes: dict[str, Any] = {
+            "judge_images": 16,
+            "judge_steps": 20,
+            "judge_queries": 200,
+            "l2_images": 8,
+            "l2_steps": 20,
+        }
+        return cls(eps=eps, steps=10, measure_images=8, draws=4, probes=4, look_images=2, **sizes)
+
+    def attacks(self) -> list[PGD]:
+        return [PGD(within=Linf(eps), steps=self.steps, restarts=self.restarts) for eps in budgets(self.eps) if eps > 0]
+
+    def judges(self, eps: Budget, classes: int) -> list[Attack]:
+        """AutoAttack; of a model with fewer classes than its loss needs, what there is of it."""
+        within = Linf(eps)
+        if classes >= 4:
+            targets = min(9, classes - 1)
+            return [
+                AutoAttack(within=within, steps=self.judge_steps, queries=self.judge_queries, targets=targets),
+            ]
+        return [
+            APGD(within=within, steps=self.judge_steps, restarts=5),
+            Square(within=within, queries=self.judge_queries),
+        ]
+
+    def smallest(self) -> MinimalL2:
+        steps = self.l2_steps
+        return MinimalL2(fmn=FMN(steps=steps), ddn=DDN(steps=steps), cw=CW(searches=3, steps=max(1, steps // 2)))
 
 
 def budgets(eps: tuple[Budget, ...]) -> list[Budget]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from antiphase.measures.branch_pairs import amplification, orthogonal_amplification
+from antiphase.measures.branch_pairs import amplification
 from antiphase.measures.stats import Array, decided, holm, largest_finite, mean_interval, median_finite
 from antiphase.theory.evidence import Evidence, NoiseEvidence
 from antiphase.theory.verdicts import NEEDS_BASE, AuditRow, holds, not_evaluated, postulated, share
@@ -118,8 +118,9 @@ def lemma_2_proof(e: Evidence) -> AuditRow:
     over = ascent / frobenius
     first, second = (e.pool(lambda la, k=k: la.op[k]) for k in ("first", "second"))  # type: ignore[misc]
     second = second * np.array([abs(layer.lam) for layer in e.layers])
-    slack = 1 + 2 * POWER
-    bounded = (op <= (first + second) * slack) & (np.abs(first - second) <= (op + 2 * POWER * (first + second)))
+    third = e.pool(lambda la: la.op.get("third", np.zeros_like(la.op["first"])))
+    slack, every = 1 + 2 * POWER, first + second + third
+    bounded = (op <= every * slack) & (np.abs(first - second) - third <= (op + 2 * POWER * every))
     return AuditRow(
         "Lemma 2, its proof",
         "L_f(x) <= ||grad f(x)|| where f is differentiable (A.5)",
@@ -148,7 +149,8 @@ def _geometric(e: Evidence) -> Array:
 
 def equation_5(e: Evidence) -> AuditRow:
     kappa = e.pool(lambda la: la.noise.stacked.kappa[..., 0].mean(axis=1))
-    without_angle = orthogonal_amplification(kappa) / (1 + kappa)
+    third = e.pool(lambda la: la.noise.stacked.third_over_first[..., 0].mean(axis=1))
+    without_angle = np.sqrt(1 + kappa**2 + third**2) / (1 + kappa + third)
     low = e.pool(lambda la: _alpha(la.noise)) < without_angle
     return AuditRow(
         "Equation 5",
@@ -203,7 +205,8 @@ def independence(e: Evidence) -> AuditRow:
     for layer in e.layers:
         alpha, cos, kappa = layer.noise.alpha_tri, layer.noise.cos, layer.noise.kappa
         s = amplification(kappa if layer.lam >= 0 else -kappa, cos)
-        residuals.append(np.abs(alpha - s / (1 + kappa)).reshape(len(alpha), -1))
+        if layer.noise.n3 is None:  # with a third term alpha_tri is no function of the angle alone
+            residuals.append(np.abs(alpha - s / (1 + kappa)).reshape(len(alpha), -1))
         for h in range(alpha.shape[-1]):
             a, c = alpha[..., h].mean(axis=1), cos[..., h].mean(axis=1)
             a, c = a[np.isfinite(a * c)], c[np.isfinite(a * c)]
@@ -221,7 +224,7 @@ def independence(e: Evidence) -> AuditRow:
         {
             "Spearman of alpha_tri and cos, by head": ", ".join(f"{r:.2f}" for r, _ in tests),
             "largest p (Holm)": float(adjusted.max()),
-            "residual of the identity": largest_finite(np.concatenate(residuals, axis=1)),
+            "residual of the identity": largest_finite(np.concatenate(residuals, axis=1)) if residuals else None,
             "heads": len(tests),
         },
     )

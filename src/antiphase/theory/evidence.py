@@ -11,12 +11,12 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphase.measures.branch_pairs import Alignment, alpha_tri, cosine
+from antiphase.measures.branch_pairs import Alignment, ThirdTerm, alpha_tri, cosine
 from antiphase.measures.stats import Array
 
 
@@ -33,6 +33,9 @@ class PointEvidence:
     da_se: Array  # (n,) of log ||J_DA||, heads stacked
     ratio_se: Array  # (n,) of log ||J_DA|| / ||J_ref||, heads stacked
     gamma_se: Array  # (n,) of log ||J1|| / ||J_ref||, heads stacked
+    n3: Array | None = None  # (n, h) ||J3||^2 of a third term: J_DA = J1 - lambda J2 - J3
+    ip13: Array | None = None  # (n, h) <J1, J3>
+    ip23: Array | None = None  # (n, h) <J2, J3>
 
     @property
     def ratio(self) -> Array:
@@ -56,16 +59,19 @@ class NoiseEvidence:
     n2: Array  # (n, M, h)
     ip: Array  # (n, M, h) <dA1, dA2>
     da: Array  # (n, M, h) ||dA_DA||^2
+    n3: Array | None = None  # (n, M, h) squared norm of the third term's change
 
     @property
     def stacked(self) -> NoiseEvidence:
         """All heads of the layer as one map: (n, M, 1)"""
-        return NoiseEvidence(self.lam, *(a.sum(axis=-1, keepdims=True) for a in (self.n1, self.n2, self.ip, self.da)))
+        n1, n2, ip, da = (a.sum(axis=-1, keepdims=True) for a in (self.n1, self.n2, self.ip, self.da))
+        n3 = None if self.n3 is None else self.n3.sum(axis=-1, keepdims=True)
+        return NoiseEvidence(self.lam, n1, n2, ip, da, n3)
 
     @property
     def alpha_tri(self) -> Array:
         """(n, M, h): ||dA_DA|| / (||dA1|| + |lambda| ||dA2||), between 0 (all is cancelled) and 1   (docs/method.md 2.4)"""
-        return alpha_tri(self.da, self.n1, self.n2, self.lam)
+        return alpha_tri(self.da, self.n1, self.n2, self.lam, self.n3)
 
     @property
     def cos(self) -> Array:
@@ -77,15 +83,20 @@ class NoiseEvidence:
         """(n, M, h): |lambda| ||dA2|| / ||dA1||"""
         return abs(self.lam) * np.sqrt(self.n2 / self.n1)
 
+    @property
+    def third_over_first(self) -> Array:
+        """(n, M, h): the third term's change over ||dA1||; 0 where there is none"""
+        return np.zeros_like(self.n1) if self.n3 is None else np.sqrt(self.n3 / self.n1)
+
 
 @dataclass(frozen=True)
 class LayerEvidence:
     """A layer with two branches, and the layer of the baseline at the same depth."""
 
     name: str
-    lam: float
+    lam: float  # 1 where lambda is not one number: it is then in J2
     points: dict[str, PointEvidence]  # clean, random, pgd, found (where the sensitivity was driven up)
-    op: dict[str, Array]  # (n,) sigma_max of the Jacobian of: da, first, second, base
+    op: dict[str, Array]  # (n,) sigma_max of the Jacobian of: da, first, second, third (where there is one), base
     sample: dict[str, Array]  # (n,) L-sample of: da, base
     ascent: dict[str, Array]  # (n,) L-ascent
     noise: NoiseEvidence
@@ -95,11 +106,21 @@ class LayerEvidence:
     row_sum_moves: Array  # (n,) ||J|| of the row sums over ||J|| of the map, in one random direction
     rescaled: Array  # (n,) relative change of what is projected when A_DA is doubled
     projected: Array  # (n,) size of what is projected: norm and gain times the mixed values
+    mean_lambda: float | None = None  # over images, heads and tokens, where lambda is not one number
+    third: Literal["gate", "integral"] | None = None  # what J3 is, where there is one
 
     def aligned(self, point: str = "clean") -> Alignment:
         """The two branches at one of the points."""
         p = self.points[point]
-        return Alignment(self.name, self.lam, p.n1[..., None], p.n2[..., None], p.ip[..., None])
+        third = None
+        if self.third is not None and p.n3 is not None and p.ip13 is not None and p.ip23 is not None:
+            third = ThirdTerm(self.third, p.n3[..., None], p.ip13[..., None], p.ip23[..., None])
+        return Alignment(self.name, self.lam, p.n1[..., None], p.n2[..., None], p.ip[..., None], third)
+
+    @property
+    def shown_lambda(self) -> float:
+        """Lambda, or its mean"""
+        return self.lam if self.mean_lambda is None else self.mean_lambda
 
 
 @dataclass(frozen=True)
@@ -145,7 +166,8 @@ class Evidence:
 def plain(value: Any) -> Any:
     """For JSON: arrays become lists, NaN null; full precision, so that `read` gives the same numbers back."""
     if dataclasses.is_dataclass(value):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        fields = [f for f in dataclasses.fields(value) if not (f.default is None and getattr(value, f.name) is None)]
+        return {f.name: plain(getattr(value, f.name)) for f in fields}
     if isinstance(value, np.ndarray):
         return plain(value.tolist())
     if isinstance(value, list):
@@ -161,7 +183,10 @@ def read(kind: Any, stored: Any) -> Any:
         return None if stored is None else read(typing.get_args(kind)[0], stored)
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
-        return kind(**{name: read(hint, stored[name]) for name, hint in hints.items()})  # type: ignore[operator]
+        optional = {f.name for f in dataclasses.fields(kind) if f.default is None} - set(
+            stored
+        )  # written only where it is
+        return kind(**{n: read(hint, stored[n]) for n, hint in hints.items() if n not in optional})  # type: ignore[operator]
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is list:
         return [read(args[0], v) for v in stored]

@@ -1,6 +1,8 @@
 """Section 4.1 of the paper as functions of the evidence: Lemma 1, Theorems 1 to 3 and what is said around them.
 
-Notation as in the paper: kappa = lambda rho, s = sqrt(1 + kappa^2 - 2 kappa cos). A pair is (image, layer, head).
+Notation as in the paper: kappa = lambda rho, s = sqrt(1 + kappa^2 - 2 kappa cos). A pair is (image, layer, head). The paper's
+lambda is constant: where a layer has a third term (lambda depends on the input, or DINT's mean), its statements are judged as
+printed, and what is true with that term stands beside them (docs/method.md 7).
 """
 
 from __future__ import annotations
@@ -9,10 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from antiphase.measures.branch_pairs import amplification, combined_energy, orthogonal_amplification, separate_energy
+from antiphase.measures.branch_pairs import (
+    Alignment,
+    amplification,
+    combined_energy,
+    orthogonal_amplification,
+    separate_energy,
+    third_energy,
+)
 from antiphase.measures.stats import Array, decided, largest_finite, mean_finite, median_finite
 from antiphase.theory.evidence import Evidence, LayerEvidence, PointEvidence
-from antiphase.theory.verdicts import NEEDS_BASE, AuditRow, happens, holds, identity, share
+from antiphase.theory.verdicts import NEEDS_BASE, AuditRow, Figures, happens, holds, identity, share
 
 EDGE = 1e-6  # a ratio this near to 1 is neither above nor below it
 
@@ -34,19 +43,48 @@ def endpoints(kappa: Any) -> tuple[Any, Any]:
 
 def lemma_1(e: Evidence) -> AuditRow:
     residual = e.pool(lambda la: lemma_1_residual(la.points["clean"], la.lam))
+    corrected = "true for the Frobenius norm and in any single direction; false for the operator norm"
+    figures: Figures = {"pairs": int(residual.size), "largest residual": largest_finite(residual)}
+    if name := third_name(e):
+        corrected += (
+            f". With the {name}'s term J3 it is ||J_DA||^2 = the same + ||J3||^2 - 2 <J1,J3> + 2 lambda <J2,J3>"
+        )
+        whole = e.pool(lambda la: lemma_1_residual(la.points["clean"], la.lam, three=True))
+        figures |= {f"largest residual with the {name}'s term": largest_finite(whole), **_third_figures(e, name)}
     return AuditRow(
         "Lemma 1",
         "||J_DA||^2 = ||J1||^2 + lambda^2 ||J2||^2 - 2 lambda ||J1|| ||J2|| cos",
         identity(residual, e.tolerance),
-        "true for the Frobenius norm and in any single direction; false for the operator norm",
-        {"pairs": int(residual.size), "largest residual": largest_finite(residual)},
+        corrected,
+        figures,
     )
 
 
-def lemma_1_residual(p: PointEvidence, lam: float) -> Array:
-    """(n, h): relative to the two energies, so that a nearly complete cancellation is not mistaken for an error"""
-    energies = separate_energy(p.n1, p.n2, lam)
-    residual: Array = np.abs(p.da - combined_energy(p.n1, p.n2, p.ip, lam)) / np.where(energies > 0, energies, np.nan)
+def third_name(e: Evidence) -> str | None:
+    """What the third term of this model is called; None where no layer has one."""
+    names = sorted({layer.third for layer in e.layers if layer.third is not None})
+    return " and ".join(names) or None
+
+
+def _third_figures(e: Evidence, name: str) -> Figures:
+    """How large the third term is, over all pairs."""
+    share_of, factor = (
+        e.pool(lambda la, w=w: getattr(la.aligned(), w))  # type: ignore[misc]
+        for w in ("third_share", "third_factor")
+    )
+    return {
+        f"share of the {name} in the energies, mean": mean_finite(share_of),
+        f"||J_DA|| over ||J1 - lambda J2||, what the {name} does, median": median_finite(factor),
+    }
+
+
+def lemma_1_residual(p: PointEvidence, lam: float, *, three: bool = False) -> Array:
+    """(n, h): relative to the energies, so that a nearly complete cancellation is not mistaken for an error. `three`: with the
+    third term, where there is one"""
+    energies, together = separate_energy(p.n1, p.n2, lam), combined_energy(p.n1, p.n2, p.ip, lam)
+    if three and p.n3 is not None:
+        energies, together = energies + p.n3, together + third_energy(p.n3, p.ip13, p.ip23, lam)
+    residual: Array = np.abs(p.da - together) / np.where(energies > 0, energies, np.nan)
     return residual
 
 
@@ -60,7 +98,7 @@ def cross_term(e: Evidence) -> AuditRow:
         "-2 lambda <J1,J2> > 0 exactly where lambda <J1,J2> < 0; lambda is learned and may be negative",
         {
             "cos < 0 (decided)": share(ip < 0, _decided(e)),
-            "lambda": ", ".join(f"{layer.lam:.3f}" for layer in e.layers),
+            "lambda": ", ".join(f"{layer.shown_lambda:.3f}" for layer in e.layers),
             "layers with lambda <= 0": sum(layer.lam <= 0 for layer in e.layers),
         },
     )
@@ -80,6 +118,10 @@ def negative_alignment(e: Evidence) -> AuditRow:
     s = amplification(kappa, cos)
     energy = np.log(orthogonal_amplification(kappa))
     angle = np.log(s) - energy
+    name, of_third = third_name(e), {}
+    if name:
+        factor = e.pool(lambda la: la.aligned().third_factor)
+        s, of_third = s * factor, {f"  of it from the {name}": mean_finite(np.log(factor)[alive])}
     total = mean_finite(np.log(s)[alive])
     return AuditRow(
         "negative alignment",
@@ -95,6 +137,7 @@ def negative_alignment(e: Evidence) -> AuditRow:
             "mean log s": total,
             "  of it from the energies, 0.5 log(1 + kappa^2)": mean_finite(energy[alive]),
             "  of it from the angle": mean_finite(angle[alive]),
+            **of_third,
         },
     )
 
@@ -105,7 +148,8 @@ def theorem_1(e: Evidence) -> AuditRow:
     aligned, opposed = endpoints(kappa)
     s = e.pool(lambda la: np.sqrt(la.points["clean"].da / np.maximum(la.points["clean"].n1, 1e-300)))
     slack = 1 + 10 * e.tolerance
-    between = (np.abs(1 - np.abs(kappa)) <= s * slack) & (s <= (1 + np.abs(kappa)) * slack)
+    third = e.pool(lambda la: _third_over_first(la.points["clean"]))  # ||J3|| / ||J1||, 0 where there is none
+    between = (np.abs(1 - np.abs(kappa)) - third <= s * slack) & (s <= (1 + np.abs(kappa) + third) * slack)
     return AuditRow(
         "Theorem 1",
         "||J_DA|| is (1 - lambda rho)||J1|| at cos = +1 and (1 + lambda rho)||J1|| at cos = -1",
@@ -116,9 +160,16 @@ def theorem_1(e: Evidence) -> AuditRow:
             "1 + lambda rho < 0": share(opposed < 0, alive),
             "||J_DA|| between the corrected endpoints": share(between, alive),
             "largest kappa": largest_finite(kappa),
-            "residual of the identity": largest_finite(e.pool(lambda la: lemma_1_residual(la.points["clean"], la.lam))),
+            "residual of the identity": largest_finite(
+                e.pool(lambda la: lemma_1_residual(la.points["clean"], la.lam, three=True))
+            ),
         },
     )
+
+
+def _third_over_first(p: PointEvidence) -> Array:
+    """(n, h)"""
+    return np.zeros_like(p.n1) if p.n3 is None else np.sqrt(p.n3 / np.maximum(p.n1, 1e-300))
 
 
 def theorem_2(e: Evidence) -> AuditRow:
@@ -128,7 +179,12 @@ def theorem_2(e: Evidence) -> AuditRow:
     )
     if e.base is None:
         return AuditRow(name, statement, NEEDS_BASE, corrected, {})
-    ratio, gamma, s = (e.pool(f) for f in (_ratio, _gamma, lambda la: la.aligned().stacked.amplification[:, 0]))
+    ratio, gamma, s = (e.pool(f) for f in (_ratio, _gamma, lambda la: _two_terms(la.aligned().stacked)))
+    name_of_third, of_third = third_name(e), {}
+    if name_of_third:
+        whole = e.pool(lambda la: la.aligned().stacked.amplification[:, 0])
+        residual = largest_finite(np.abs(ratio - gamma * whole) / ratio)
+        of_third = {f"residual with the {name_of_third}'s term in s": residual}
     per_head = ratio * np.array([_per_head(layer.points["clean"]) for layer in e.layers])
     return AuditRow(
         name,
@@ -143,8 +199,15 @@ def theorem_2(e: Evidence) -> AuditRow:
             "ratio > 1, per head": share(per_head > 1),
             "median gamma": median_finite(gamma),
             "median s": median_finite(s),
+            **of_third,
         },
     )
+
+
+def _two_terms(stacked: Alignment) -> Array:
+    """(n,): s of the two branches alone, as printed"""
+    s: Array = amplification(stacked.kappa, stacked.cos)[:, 0]
+    return s
 
 
 def _ratio(layer: LayerEvidence) -> Array:
@@ -179,7 +242,8 @@ def theorem_3(e: Evidence) -> AuditRow:
         above.append(ratio > 1)
         border.append(threshold(np.where(kappa == 0, np.nan, kappa), gamma))
         printed.append(cos < border[-1])
-        repaired.append(2 * kappa * cos < sensitivity_border(kappa, gamma))
+        third = np.concatenate([_third_energy(a) for a in stacked], axis=1)
+        repaired.append(2 * kappa * cos < sensitivity_border(kappa, gamma) + third)
         clear.append((np.abs(np.log(ratio)) > max(EDGE, e.tolerance)) & np.isfinite(cos))
     a, b, c, d = (np.concatenate(parts, axis=1) for parts in (above, printed, repaired, clear))
     table = {
@@ -194,6 +258,12 @@ def theorem_3(e: Evidence) -> AuditRow:
         "threshold >= 1: at every angle": share(np.concatenate(border, axis=1) >= 1, d),
     }
     return AuditRow(name, statement, holds(a == b, d, empty="every ratio is 1"), corrected, figures)
+
+
+def _third_energy(stacked: Alignment) -> Array:
+    """(n, 1): what the third term adds to s^2; 0 where there is none"""
+    n1, _, _ = stacked.means
+    return np.zeros_like(n1) if stacked.third is None else third_energy(*stacked.third.means, stacked.lam) / n1
 
 
 def theorem_3_existence(e: Evidence) -> AuditRow:
@@ -250,7 +320,13 @@ def row_sums(e: Evidence) -> AuditRow:
         "row sums",
         "(not in the paper) Rows of A1 and A2 sum to 1, those of A_DA to 1 - lambda, at every input",
         identity(np.maximum(off, moves), e.tolerance),
-        "so the gradient of any sum over a map is zero: a cosine of such gradients is rounding noise",
+        "so the gradient of any sum over a map is zero: a cosine of such gradients is rounding noise"
+        + (
+            "; with a gate that of A_DA's row sum is -dlambda, which is taken out here"
+            if "gate" in (third_name(e) or "")
+            else ""
+        )
+        + ("; with DINT's mean A_DA's rows sum to 1" if "integral" in (third_name(e) or "") else ""),
         {
             "largest error of a row sum": largest_finite(off),
             "largest ||J of row sums|| / ||J_DA||": largest_finite(moves),

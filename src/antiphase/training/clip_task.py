@@ -38,7 +38,7 @@ from antiphase.training.augment import augment
 from antiphase.training.config import ContrastiveConfig
 from antiphase.training.diagnose import embedding_spread, warning_signs
 from antiphase.training.distributed import World, is_main_process
-from antiphase.training.loop import train_task
+from antiphase.training.loop import OnEpoch, train_task
 from antiphase.training.run_folder import Progress
 from antiphase.training.tasks import Objective, check_splits
 
@@ -58,13 +58,17 @@ def train_clip(
     allow: tuple[str, ...] = (),
     device: torch.device | str = "cpu",
     scale: str | None = None,
+    on_epoch: OnEpoch | None = None,
 ) -> Run:
-    """Train a CLIP to the end, or from where the folder stands to the end (training/loop.py)."""
+    """Train a CLIP to the end, or from where the folder stands to the end (training/loop.py).
+
+    `on_epoch` is called with the record of each epoch (its line of log.jsonl) as soon as its checkpoint is written.
+    """
     words = as_templates(templates) if templates else ()
     task = ContrastiveTask(model_config, config, train_set, test_set, words, allow)
     for kind, n in task.skipped.items() if is_main_process() else ():
         console.say(f"{train_set.name}: {n:,} {kind}")
-    return train_task(task, out, device=device, scale=scale)
+    return train_task(task, out, device=device, scale=scale, on_epoch=on_epoch)
 
 
 def pairs_from_prompts(images: ImageSet, templates: str | tuple[str, ...]) -> PairSet:

@@ -11,6 +11,13 @@ from antiphase.clip_scales import ClipScale
 from antiphase.config import Budget, InputError, check_fields
 
 
+def check_kept_epochs(kept: tuple[int, ...], epochs: int) -> None:
+    """Each is an epoch that the training comes to."""
+    for epoch in kept:
+        if not 1 <= epoch <= epochs:
+            raise InputError(f"keep_epochs has {epoch}, and the training has the epochs 1 to {epochs}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """The paper's recipe by default: Adam 5e-4, batch 128, constant rate, nothing else."""
@@ -31,10 +38,13 @@ class TrainConfig:
     seed: int = 0  # of weights, order, augmentation and inner attacks
     precision: Literal["fp32", "bf16"] = "fp32"  # bf16 is autocast, for GPUs
     checkpoint_seconds: float = 60.0  # at most this much work is lost to a kill; every epoch's end is kept too
+    keep_epochs: tuple[int, ...] = ()  # the weights after these epochs stay, each as a run of its own: OUT/epoch-15
+    fit_images: int = 0  # training images to look at after every epoch; the accuracy beside it is a mean over the epoch
 
     def __post_init__(self) -> None:
+        check_kept_epochs(self.keep_epochs, self.epochs)
         check_fields(self, epochs=1, batch_size=1, weight_decay=0, label_smoothing=0, seed=0, checkpoint_seconds=0)
-        check_fields(self, adv_steps=1, adv_step_size=0, clean_share=0)
+        check_fields(self, adv_steps=1, adv_step_size=0, clean_share=0, fit_images=0)
         if not self.lr > 0:
             raise InputError(f"lr={self.lr} must be greater than 0")
         if not self.label_smoothing < 1:
@@ -66,8 +76,10 @@ class ContrastiveConfig:
     seed: int = 0  # of weights, order, captions and augmentation
     precision: Literal["fp32", "bf16"] = "fp32"  # bf16 is autocast, for GPUs
     checkpoint_seconds: float = 60.0  # at most this much work is lost to a kill; every epoch's end is kept too
+    keep_epochs: tuple[int, ...] = ()  # the weights after these epochs stay, each as a run of its own: OUT/epoch-15
 
     def __post_init__(self) -> None:
+        check_kept_epochs(self.keep_epochs, self.epochs)
         check_fields(self, epochs=1, batch_size=2, micro_batch=1, weight_decay=0, seed=0, checkpoint_seconds=0)
         check_fields(self, end_lr=0, warmup_epochs=0, beta2=0, max_scale=1)
         if not self.lr > 0:

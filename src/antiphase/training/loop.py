@@ -10,8 +10,9 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,8 +30,10 @@ from antiphase.models.run import Run
 from antiphase.training.config import ContrastiveConfig, TrainConfig
 from antiphase.training.diagnose import explain_divergence, first_non_finite
 from antiphase.training.distributed import World, join_world
-from antiphase.training.run_folder import Progress, check_folder, describe, resume, save
+from antiphase.training.run_folder import Progress, check_folder, describe, keep_epoch, resume, save
 from antiphase.training.tasks import ClassificationTask, Objective, Task
+
+OnEpoch = Callable[[dict[str, Any]], object]  # called with the record of an epoch
 
 
 class Diverged(RuntimeError):
@@ -50,15 +53,27 @@ def train(
     *,
     device: torch.device | str = "cpu",
     scale: str | None = None,
+    on_epoch: OnEpoch | None = None,
 ) -> Run:
-    """Train a classifier to the end, or from where the folder stands to the end."""
-    return train_task(ClassificationTask(model_config, config, train_set, test_set), out, device=device, scale=scale)
+    """Train a classifier to the end, or from where the folder stands to the end.
+
+    `on_epoch` is called with the record of each epoch (its line of log.jsonl) as soon as its checkpoint is written.
+    """
+    task = ClassificationTask(model_config, config, train_set, test_set)
+    return train_task(task, out, device=device, scale=scale, on_epoch=on_epoch)
 
 
-def train_task(task: Task, out: Path | str, *, device: torch.device | str = "cpu", scale: str | None = None) -> Run:
+def train_task(
+    task: Task,
+    out: Path | str,
+    *,
+    device: torch.device | str = "cpu",
+    scale: str | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> Run:
     """Train to the end, or from where the folder stands to the end; a finished folder is returned as it is.
 
-    Under `torchrun` every process calls this: they share each batch, and one of them writes.
+    Under `torchrun` every process calls this: they share each batch, and one of them writes and calls `on_epoch`.
     """
     folder, device = Path(out), torch.device(device)
     model = task.model()
@@ -74,7 +89,7 @@ def train_task(task: Task, out: Path | str, *, device: torch.device | str = "cpu
         progress = resume(folder, model, learner.optimizer)
         try:
             if not progress.complete:
-                _train_epochs(folder, learner, progress, task)
+                _train_epochs(folder, learner, progress, task, on_epoch)
         except Diverged as error:
             kept = "; the last good checkpoint is kept" if (folder / "checkpoint.json").exists() else ""
             raise Diverged(f"epoch {progress.epoch + 1}, step {progress.step + 1}: {error}{kept}") from None
@@ -82,7 +97,9 @@ def train_task(task: Task, out: Path | str, *, device: torch.device | str = "cpu
     return Run(folder)
 
 
-def _train_epochs(folder: Path, learner: Learner, progress: Progress, task: Task) -> None:
+def _train_epochs(
+    folder: Path, learner: Learner, progress: Progress, task: Task, on_epoch: OnEpoch | None = None
+) -> None:
     """All epochs that are left. `progress` is where the run stands, kept up to date."""
     config, is_main = learner.config, learner.world.is_main
     per_epoch = math.ceil(len(task) / config.batch_size)
@@ -121,8 +138,12 @@ def _train_epochs(folder: Path, learner: Learner, progress: Progress, task: Task
                 record = task.evaluate(learner.model, progress)
                 log.append({"epoch": progress.epoch + 1, **record, "seconds": round(progress.seconds, 3)})
                 files.write_lines(folder / "log.jsonl", log)
+                if progress.epoch + 1 in config.keep_epochs:
+                    keep_epoch(folder, learner.model, log)
             progress.begin(progress.epoch + 1, complete=progress.epoch + 1 == config.epochs)
             checkpoint()
+            if is_main and on_epoch is not None:
+                on_epoch(deepcopy(log[-1]))  # what it does to its record is not done to the log
 
 
 def _step(

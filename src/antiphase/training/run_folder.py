@@ -14,7 +14,8 @@ from antiphase import console, files, runtime
 from antiphase.config import InputError, to_plain
 from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.config import ViTConfig
-from antiphase.models.run import Run, load_weights, read_progress, read_tensors, save_checkpoint
+from antiphase.models.run import Run, kept_epoch, load_weights, read_progress, read_tensors, save_checkpoint
+from antiphase.store import agrees
 from antiphase.training.config import ContrastiveConfig, TrainConfig
 
 
@@ -75,7 +76,9 @@ def check_folder(folder: Path, description: dict[str, Any]) -> None:
         return
     before = files.read_json(path)
     for part in ("model", "training", "data"):
-        if before.get(part) != description[part]:
+        if not agrees(
+            before.get(part) or {}, description[part]
+        ):  # a field that an older version did not have is at its default
             key, old, new = _first_difference(before.get(part) or {}, description[part])
             raise InputError(
                 f"{folder} holds another run ({part}.{key} is {old!r} there, {new!r} here): choose another --out"
@@ -86,8 +89,21 @@ def check_folder(folder: Path, description: dict[str, Any]) -> None:
 
 
 def _first_difference(old: dict[str, Any], new: dict[str, Any]) -> tuple[str, Any, Any]:
-    key = next(k for k in [*old, *new] if old.get(k) != new.get(k))
+    """A key that both have comes before one that an older version did not write."""
+    shared = [k for k in old if k in new]
+    key = next(k for k in [*shared, *old, *new] if not agrees(old.get(k), new.get(k)))
     return key, old.get(key), new.get(key)
+
+
+def keep_epoch(folder: Path, model: nn.Module, log: list[dict[str, Any]]) -> None:
+    """The weights after the last epoch of the log, as a finished run of its own below the run's folder."""
+    epoch = log[-1]["epoch"]
+    own = kept_epoch(folder, epoch)
+    files.write_json(own / "run.json", {**files.read_json(folder / "run.json"), "kept_epoch": epoch})
+    files.write_lines(own / "log.jsonl", log)
+    save_checkpoint(
+        own, {"weights": model.state_dict()}, asdict(Progress(epoch=epoch, complete=True)), tag=f"{epoch}.0"
+    )
 
 
 def save(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:

@@ -120,10 +120,13 @@ class ClassificationTask:
         return Batch(pixels.to(device, non_blocking=True), batch.labels.to(device, non_blocking=True), batch.ids)
 
     def evaluate(self, model: nn.Module, progress: Progress) -> dict[str, Any]:
+        device, config = next(model.parameters()).device, self.config
+        fitted = self.train_set.at_most(config.fit_images, config.seed) if config.fit_images else None
         return {
             "loss": progress.loss_sum / progress.seen,
             "train_accuracy": progress.correct / progress.seen,
-            "test_accuracy": accuracy(model, self.test_set, device=next(model.parameters()).device),
+            **({} if fitted is None else {"fit_accuracy": accuracy(model, fitted, device=device)}),
+            "test_accuracy": accuracy(model, self.test_set, device=device),
             "lambda": lambdas(model),
         }
 

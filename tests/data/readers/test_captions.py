@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from antiphase.data import load
 from antiphase.data.pair_catalog import load_pairs
 from tests.data.flickr import LINES, brightness, flickr
 from tests.data.shards import picture
@@ -70,3 +71,29 @@ def test_coco_captions(tmp_path, year):
 def test_a_caption_ends_with_its_line_and_not_with_another_kind_of_space(tmp_path):
     lines = [*LINES[:-1], "3.jpg#1\tone\u2028two\x0cthree"]
     assert load_pairs(str(flickr(tmp_path / "f", lines)), "all", image_size=8).captions[3][1] == "one two three"
+
+
+def test_real_coco_captions_are_those_of_the_published_file(data_root):
+    """A folder kept for its captions is found by the name coco, and by its path."""
+    folder = data_root / "coco-captions-mini"
+    for split, part, count in (("train", "train2017", 80), ("test", "val2017", 79)):
+        raw = json.loads((folder / "annotations" / f"captions_{part}.json").read_text())
+        pairs = load_pairs("coco", split, root=data_root, image_size=16)
+        assert len(pairs) == len(raw["images"]) == count
+        first = min(raw["images"], key=lambda image: image["id"])
+        own = sorted(
+            (a["id"], " ".join(a["caption"].split())) for a in raw["annotations"] if a["image_id"] == first["id"]
+        )
+        assert list(pairs.captions[0]) == [caption for _, caption in own]
+        assert {len(captions) for captions in pairs.captions} <= {5, 6, 7}
+        assert load_pairs(str(folder), split, image_size=16).captions == pairs.captions
+    assert len(load_pairs("coco", "all", root=data_root, image_size=16)) == 159
+
+
+def test_a_folder_of_captions_with_instances_serves_for_classification_where_there_is_no_other(data_root, tmp_path):
+    (tmp_path / "coco-captions-mini").symlink_to(data_root / "coco-captions-mini")
+    alone = load("coco", "test", root=tmp_path, image_size=16)
+    both = load("coco", "test", root=data_root, image_size=16)  # beside coco-tiny, which is kept for that
+    raw = json.loads((data_root / "coco-captions-mini/annotations/instances_val2017.json").read_text())
+    assert len(alone) == len({annotation["image_id"] for annotation in raw["annotations"]})
+    assert alone.fingerprint != both.fingerprint

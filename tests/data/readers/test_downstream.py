@@ -149,3 +149,19 @@ def test_what_does_not_fit_a_layout_is_named(spoil, name, sentence, tmp_path):
     spoil(tmp_path)
     with pytest.raises(InputError, match=sentence):
         load(name, "test", root=tmp_path)
+
+
+def test_real_pets_are_read_as_torchvision_reads_them(data_root):
+    """The copy lies below its root as torchvision lays it out: oxford-iiit-pet-subset/oxford-iiit-pet/images."""
+    from torchvision.datasets import OxfordIIITPet
+
+    for split, theirs, each in (("train", "trainval", 20), ("test", "test", 10)):
+        images = load("pets", split, root=data_root, image_size=16)
+        raw = OxfordIIITPet(str(data_root / "oxford-iiit-pet-subset"), split=theirs)
+        assert images.labels.tolist() == raw._labels
+        assert images.class_names == tuple(raw.classes)
+        assert images.shape == (3, 16, 16)
+        assert np.bincount(images.labels).tolist() == [each] * 37
+    photograph = np.asarray(raw[7][0].convert("RGB"), dtype=np.float32) / 255
+    small = images.batch(np.array([7])).pixels[0]
+    assert np.abs(photograph.mean() - small.mean().item()) < 0.1  # the same photograph, its centre square made small

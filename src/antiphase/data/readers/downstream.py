@@ -49,7 +49,11 @@ def load_dtd(split: str, folder: Path, size: int) -> ImageSet:
 
 
 def load_pets(split: str, folder: Path, size: int) -> ImageSet:
-    """images/<breed>_<number>.jpg and annotations/{trainval,test}.txt with lines such as `Abyssinian_100 1 1 1`."""
+    """images/<breed>_<number>.jpg and annotations/{trainval,test}.txt with lines such as `Abyssinian_100 1 1 1`.
+
+    Possibly below oxford-iiit-pet/, as torchvision has it below its root.
+    """
+    folder = inner if (inner := folder / "oxford-iiit-pet").is_dir() else folder
     tables = {"train": "trainval.txt", "test": "test.txt"}
     names: dict[int, str] = {}
     listed: dict[str, list[tuple[str, int]]] = {}

@@ -30,6 +30,8 @@ FILES = (  # in this order each study trains what the later ones share
     "noise_vs_attack",
     "theory_audit",
     "controls",
+    "training_length",
+    "alignment_sign",
     "map_correlation",
     "fig2_clip",
     "fig4_clip",

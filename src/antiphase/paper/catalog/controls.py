@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from antiphase.paper.catalog.fig5 import alignment_of
+from antiphase.paper.catalog.fig5 import alignment_of, opposition_lines
 from antiphase.paper.grid import Grid
 from antiphase.paper.questions import Train
-from antiphase.paper.series import ASR, PAIRS, Series, Success, difference_line, line, mean_of, negative, trained_lines
+from antiphase.paper.series import ASR, Series, Success, difference_line, line, trained_lines
 from antiphase.paper.study import Label, Line, Study
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -34,11 +34,7 @@ def lines(grid: Grid) -> list[Line]:
             table.append(line(Label("DiffViT", *where), diff, reading))
             base = Series(softmax, Success(reading))
             table.append(difference_line(Label("DiffViT - ViT", *where), diff, base, reading))
-        cells = alignment_of(grid, models, "R1")
-        for pairs in PAIRS:
-            label = Label("DiffViT", variant, "" if pairs == "own" else f"control: {pairs}")
-            table.append(line(label, Series(cells, negative(pairs)), "R1: share of cos < 0"))
-            table.append(line(label, Series(cells, mean_of("cos", 0, pairs=pairs)), "R1: mean cos", unit=""))
+        table += opposition_lines(alignment_of(grid, models, "R1"), variant)
     return table
 
 

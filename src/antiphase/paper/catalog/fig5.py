@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from antiphase.measures.questions import AlignmentQuestion
 from antiphase.measures.stats import Array
+from antiphase.models.config import Softmax
 from antiphase.paper.catalog.fig2 import data_sets
 from antiphase.paper.catalog.fig4 import shown
 from antiphase.paper.contrasts import predict
@@ -18,17 +21,17 @@ DECIDING = ("R1", "R3")  # primary and co-primary
 
 
 def alignment_of(grid: Grid, models: list[Train], reading: str) -> tuple[Ask, ...]:
-    """DiffViTs on images of their own data, each beside the ViT of its seed and depth."""
+    """DiffViTs on images of their own data, each beside the ViT of its seed, depth and training."""
     question = AlignmentQuestion(reading=reading, probes=grid.s.probes, max_probes=grid.s.max_probes)
     return tuple(
-        Ask(
-            of=model,
-            base=grid.vit(model.training.seed, model.model.depth, data=model.data),
-            images=grid.test(grid.s.measure_images, model.data),
-            question=question,
-        )
+        Ask(of=model, base=_twin(model), images=grid.test(grid.s.measure_images, model.data), question=question)
         for model in models
     )
+
+
+def _twin(model: Train) -> Train:
+    """The ViT that differs from a DiffViT in its attention alone."""
+    return replace(model, model=replace(model.model, attention=(Softmax(),), init="official"))
 
 
 def alignment(grid: Grid, reading: str, depth: int = 1, data: str | None = None) -> tuple[Ask, ...]:
@@ -63,6 +66,15 @@ def _layer_lines(grid: Grid, data: str, depth: int, layer: int) -> list[Line]:
 
 def _label(at: tuple[str | Tick, ...], pairs: str) -> Label:
     return Label("DiffViT", *at, "" if pairs == "own" else f"control: {pairs}")
+
+
+def opposition_lines(cells: tuple[Ask, ...], *at: str | Tick) -> list[Line]:
+    """Of answers under R1: how often the first layer's branches are opposed, and how strongly, beside the controls."""
+    table = []
+    for pairs in PAIRS:
+        table.append(line(_label(at, pairs), Series(cells, negative(pairs)), "R1: share of cos < 0"))
+        table.append(line(_label(at, pairs), Series(cells, mean_of("cos", 0, pairs=pairs)), "R1: mean cos", unit=""))
+    return table
 
 
 def _over_half(share: Array) -> Array:

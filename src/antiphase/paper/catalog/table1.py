@@ -30,7 +30,7 @@ def _lambdas(grid: Grid, out_scale: OutScale) -> tuple[float, ...]:
 
 def _attacked(grid: Grid, lam: float, out_scale: OutScale, split: str = "test", seeds: int = 0) -> tuple[Ask, ...]:
     """One cell per seed, or for the first so many of them."""
-    many = seeds or _seeds(grid, lam)
+    many = seeds or seeds_of(grid, lam)
     models = [grid.diffvit(seed, lambda_init=lam, out_scale=out_scale) for seed in range(many)]
     attack = grid.pgd(grid.middle)
     if split == "train":
@@ -38,7 +38,7 @@ def _attacked(grid: Grid, lam: float, out_scale: OutScale, split: str = "test", 
     return tuple(grid.under_attack(model, attack) for model in models)
 
 
-def _seeds(grid: Grid, lam: float) -> int:
+def seeds_of(grid: Grid, lam: float) -> int:
     own = len(grid.seeds())
     return own if lam == PEAK or grid.s.lambda_seeds is None else min(own, grid.s.lambda_seeds)
 
@@ -76,7 +76,7 @@ def predictions(grid: Grid) -> list[Prediction]:
         )
         for reading in ASR
         for more, less in rising + falling
-        for shared in [min(_seeds(grid, lam) for lam in (more, less))]
+        for shared in [min(seeds_of(grid, lam) for lam in (more, less))]
     ]
 
 

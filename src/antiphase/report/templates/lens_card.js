@@ -51,7 +51,7 @@ function cardOf(model, about, lens) {
     if (lens.layer > layerNumber) words[1] += ` (it has no layer ${lens.layer + 1})`;
     words.push(head === null ? `mean of ${layer.heads} ${layer.heads === 1 ? "head" : "heads"}` : `head ${head + 1} of ${layer.heads}`);
     if (head !== null && lens.head > head) words[2] += ` (it has no head ${lens.head + 1})`;
-    if (layer.branches === 2) words.push(`λ = ${number(layer.lambda)}`);
+    if (layer.branches === 2) words.push(layer.maps ? `mean λ = ${number(layer.lambda)}` : `λ = ${number(layer.lambda)}`);
     return element("p", { class: "which" }, words.join(" · "));
   }
 
@@ -95,7 +95,7 @@ function cardOf(model, about, lens) {
     const [size, reach] = [both, [...patches(change)]].map((all) => Math.max(...all.map(Math.abs)));
     const colourOf = (v) => (signed ? diverging(v, size) : sequential(v - low, top - low));
     const signed = kind === "DA";
-    const name = kind === "DA" ? `A1 − ${number(layer.lambda, 2)} A2` : NAMES[kind];
+    const name = kind === "DA" ? (layer.maps ? "A1 − λ A2" : `A1 − ${number(layer.lambda, 2)} A2`) : NAMES[kind];
     const made = (state, tokens, colour) => {
       const cells = patches(tokens);
       const strongest = cells.reduce((best, value, k) => (Math.abs(value) > Math.abs(cells[best]) ? k : best), 0);
@@ -142,15 +142,17 @@ function cardOf(model, about, lens) {
   function geometry(layerNumber, head, layer) {
     const numbers = (of, state) => model.branches[layerNumber][of]?.[state]?.[lens.image]?.[head === null ? 0 : head + 1] ?? [];
     const lines = [["gradients, clean", numbers("jacobians", 0)], ["gradients, attacked", numbers("jacobians", lens.budget + 1)], ["changes of maps", numbers("changes", lens.budget + 1)]];
-    const titles = ["", "cos", "energy", "× angle", "= ampl."];
+    const third = layer.maps && lines.some(([, values]) => typeof values[6] === "number"); // through λ, or DINT's mean
+    const titles = ["", "cos", "energy", "× angle", ...(third ? ["× third"] : []), "= ampl."];
     const table = element("table", {}, element("caption", { class: "hidden" }, `Alignment of the two branches of ${model.name}`),
       element("thead", {}, element("tr", {}, ...titles.map((title) => element(title ? "th" : "td", title ? { scope: "col" } : {}, title)))),
-      element("tbody", {}, ...lines.map(([name, [cos, error, , amplification, energy, angle]]) => element("tr", {}, element("th", { scope: "row" }, name),
-        element("td", { title: error ? `standard error ${number(error)}` : "" }, (cos > 0 ? "+" : "") + number(cos, 2)), ...[energy, angle, amplification].map((value) => element("td", {}, number(value, 2)))))));
+      element("tbody", {}, ...lines.map(([name, [cos, error, , amplification, energy, angle, factor]]) => element("tr", {}, element("th", { scope: "row" }, name),
+        element("td", { title: error ? `standard error ${number(error)}` : "" }, (cos > 0 ? "+" : "") + number(cos, 2)), ...[energy, angle, ...(third ? [factor] : []), amplification].map((value) => element("td", {}, number(value, 2)))))));
     const [cos, , rho] = numbers("jacobians", lens.budget + 1);
     const what = head === null ? "all heads stacked" : `head ${head + 1}`;
-    return element("div", {}, element("h4", {}, `The two branches, ${what}`), element("div", { class: "geometry" }, table, arrows(cos, layer.lambda * rho)),
-      element("p", { class: "meaning" }, "cos < 0: the branches react against each other. Amplification > 1: A1 − λA2 reacts more than A1 alone."));
+    return element("div", {}, element("h4", {}, `The two branches, ${what}`), element("div", { class: third ? "geometry stacked" : "geometry" }, table, arrows(cos, (layer.maps ? 1 : layer.lambda) * rho)),
+      element("p", { class: "meaning" }, "cos < 0: the branches react against each other. Amplification > 1: A1 − λA2 reacts more than A1 alone."
+        + (third ? " Third: what the change of λ itself (or of DINT's mean) does to it." : "")));
   }
 
   // J1, λ J2 and their difference at the angle between them, as in the paper's first figure.

@@ -16,7 +16,7 @@ async function unpack(number, model, images, budgets) {
   const clean = new Uint8Array(bytes, take(images * pixels), images * pixels);
   const changes = Array.from({ length: budgets }, () => new Int8Array(bytes, take(images * pixels), images * pixels));
   const layers = model.layers.map((layer) => {
-    const rows = images * layer.branches * layer.heads * tokens;
+    const rows = images * (layer.maps ?? layer.branches) * layer.heads * tokens;
     const levels = new Uint8Array(bytes, take(states * rows * tokens), states * rows * tokens);
     for (let i = rows * tokens; i < levels.length; i++) levels[i] += levels[i - rows * tokens]; // modulo 256
     const scales = new Float32Array(bytes.slice(take(4 * rows), at)); // a copy: floats must lie at a multiple of four
@@ -32,7 +32,7 @@ async function unpack(number, model, images, budgets) {
     const heads = head === null ? [...Array(layer.heads).keys()] : [head];
     const found = new Float64Array(tokens);
     for (const h of heads) {
-      const line = ((which * layer.branches + branch) * layer.heads + h) * tokens + query;
+      const line = ((which * (layer.maps ?? layer.branches) + branch) * layer.heads + h) * tokens + query;
       const start = (state * layer.rows + line) * tokens;
       for (let k = 0; k < tokens; k++) found[k] += layer.scales[line] * layer.levels[start + k] / 255 / heads.length;
     }
@@ -45,7 +45,9 @@ async function unpack(number, model, images, budgets) {
     const first = row(layerNumber, state, which, 0, head, query);
     if (layer.branches === 1) return { A: first };
     const second = row(layerNumber, state, which, 1, head, query);
-    return { A1: first, A2: second, DA: first.map((a, k) => a - layer.lambda * second[k]) };
+    if (!layer.maps) return { A1: first, A2: second, DA: first.map((a, k) => a - layer.lambda * second[k]) };
+    const [taken, given] = [2, 3].map((part) => row(layerNumber, state, which, part, head, query)); // no one lambda
+    return { A1: first, A2: second, DA: first.map((a, k) => a - taken[k] + given[k]) };
   };
   return { ...model, number, tokens, layers, image, change, maps };
 }

@@ -24,8 +24,24 @@ def show_attacks(result: Row) -> None:
         names = ("robust_accuracy", "asr_change", "asr_correct")
         rates = ((eps_of(c), *(with_interval(c["rates"][name]) for name in names)) for c in result["cells"])
         table(title, ("eps", *names), rates)
+    if "transfer" in result:
+        _show_transfer(result)
     for flag in sorted({flag for cell in result["cells"] for flag in cell["flags"]}):
         stdout.print(f"red flag: {flag}", style="red", markup=False)
+
+
+def _show_transfer(result: Row) -> None:
+    """What the images made for this run do to others."""
+    names = ("clean_accuracy", "transfer_change", "transfer_correct", "transfer_fooled")
+    words = ("clean accuracy", "changed, of all", "of its correct images", "of those that fooled the source")
+    table(
+        f"images made for {result['run']}, shown to other runs, n = {result['transfer'][0]['data']['n']}, 95 % intervals",
+        ("shown to", "eps", *words),
+        (
+            (c["target"]["run"], eps_of(c), *(with_interval(c["rates"][name]) for name in names))
+            for c in result["transfer"]
+        ),
+    )
 
 
 def _show_distances(title: str, cell: Row) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from antiphase.config import Budget
 from antiphase.console import stdout
-from antiphase.report.numbers import number, percent, with_interval
+from antiphase.report.numbers import attack_text, number, percent, with_interval
 from antiphase.report.terminal.tables import table
 
 Row = dict[str, Any]
@@ -181,11 +181,43 @@ def _show_focus(cells: list[Row]) -> None:
         )
 
 
+def show_interventions(cells: list[Row]) -> None:
+    for cell in cells:
+        table(
+            f"interventions under {attack_text(cell['attack'])} at eps {Budget(cell['eps'])}, n = {cell['data']['n']} images, "
+            "95 % intervals; ASR: attacked anew with the intervention, of all images and of those that are correct with it; "
+            "minus none: in points, of the images that are correct with and without; transferred: of the images that fooled the "
+            "untouched model; L: of the maps, mean over layers",
+            ("intervention", "accuracy", "ASR", "of correct", "minus none", "transferred", "L"),
+            (
+                (
+                    row["intervention"],
+                    *(with_interval(row[name], 0) for name in ("accuracy", "asr_change", "asr_correct")),
+                    "" if row is cell["interventions"][0] else _points(row["against_none"]["asr_both_correct"]),
+                    with_interval(row["transfer_fooled"], 0),
+                    number(sum(layer["value"] for layer in row["lipschitz"]) / len(row["lipschitz"])),
+                )
+                for row in cell["interventions"]
+            ),
+        )
+        for flag in dict.fromkeys(flag for row in cell["interventions"] for flag in row["flags"]):
+            stdout.print(f"red flag: {flag}", style="red", markup=False)
+
+
+def _points(difference: Row) -> str:
+    """A paired difference of two rates, in points"""
+    if difference["value"] is None:
+        return "undefined"
+    low, high = difference["interval"]
+    return f"{100 * difference['value']:+.0f} [{100 * low:+.0f}, {100 * high:+.0f}]"
+
+
 def _split(row: Row) -> str:
-    """The amplification and its two causes."""
+    """The amplification and its causes: the two energies, the angle and, where there is one, a third term by its name."""
     if row["amplification"] is None:
         return "-"
-    return f"{row['amplification']:.2f} = {row['energy']:.2f} x {row['angle']:.2f}"
+    third = next((f" x {row[name]:.2f} ({name})" for name in ("gate", "integral") if row.get(name) is not None), "")
+    return f"{row['amplification']:.2f} = {row['energy']:.2f} x {row['angle']:.2f}{third}"
 
 
 def _show_lambda(rows: list[Row]) -> None:
@@ -205,5 +237,6 @@ SHOWN: dict[str, Callable[[Any], None]] = {
     "correlation": _show_correlation,
     "focus": _show_focus,
     "caption-correlation": _show_caption_correlation,
+    "interventions": show_interventions,
     "lambda": _show_lambda,
 }

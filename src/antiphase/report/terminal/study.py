@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from antiphase.console import stdout
-from antiphase.paper.cost import duration
+from antiphase.console import duration, stdout
 from antiphase.report.numbers import COLUMNS, columns_of, worth_noting
 from antiphase.report.terminal.tables import table
 

@@ -1,0 +1,272 @@
+"""python -m benchmarks.findings: every number of the replication that a page quotes, written from the rows of its ledger.
+
+A page says what it wants in a comment, and what stands between that and `<!-- end -->` is written here:
+
+    <!-- finding fig2a cpu: DiffViT - ViT, cifar10, eps 1/255 @ asr_correct -->+15.7 points [+12.0, +19.5]<!-- end -->
+
+finding     a line of a study by its label and reading: the value with its interval; `value`: without
+matrix      a table of the paper: `matrix table1 cpu`
+table       lines of a study side by side; `columns` and `rows` below it: LABEL @ READING = HEADING, with {} for the row
+claims      the verdicts at a scale: `claims cpu`, or of some: `claims cpu: K1 K2`
+outcomes    one row per claim, by the largest of these scales that decides it: `outcomes paper desk cpu`
+computing   what the rows of a scale took: `computing cpu`
+
+`--check` writes nothing and fails where a page says something else than the rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from antiphase import files
+from antiphase.config import InputError
+from antiphase.console import duration
+from antiphase.paper.catalog import studies
+from antiphase.paper.claims import verdicts
+from antiphase.paper.grid import Grid
+from antiphase.paper.ledger import Ledger
+from antiphase.paper.study import Answers
+from antiphase.report.numbers import interval_text, value_text
+from antiphase.report.paper_tables import markdown, paper_table
+from benchmarks.replication import LEDGER
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("README.md", "docs/*.md", "results/replication/*.md")
+WANTED = re.compile(
+    r"<!-- (finding|value|matrix|table|claims|outcomes|computing) (.*?)\s?-->(.*?)<!-- end -->", re.DOTALL
+)
+NOT_YET = "not computed yet"
+UNDECIDED = ("not tested here", "no verdict")
+Line = dict[str, Any]
+
+
+@dataclass
+class Source:
+    """The lines and verdicts of a ledger, each study and scale read once."""
+
+    ledger: Ledger
+    tables: dict[tuple[str, str], list[Line]] = field(default_factory=dict)
+    judged: dict[str, list[Line]] = field(default_factory=dict)
+
+    @cached_property
+    def answers(self) -> Answers:
+        return Answers(self.ledger)
+
+    def lines(self, study: str, scale: str) -> list[Line]:
+        if (study, scale) not in self.tables:
+            table = studies()[study].table(_grid(scale), self.answers)
+            self.tables[study, scale] = [asdict(row) for row in table]
+        return self.tables[study, scale]
+
+    def line(self, study: str, scale: str, label: str, reading: str) -> Line:
+        lines = self.lines(study, scale)
+        found = [line for line in lines if (line["label"], line["reading"]) == (label, reading)]
+        if len(found) != 1:
+            there = sorted({line["label"] for line in lines})
+            raise InputError(f"{study} at {scale} has {len(found)} lines {label!r} @ {reading!r}; labels: {there}")
+        return found[0]
+
+    def verdicts(self, scale: str) -> list[Line]:
+        if scale not in self.judged:
+            self.judged[scale] = verdicts(studies().values(), _grid(scale), self.answers)
+        return self.judged[scale]
+
+
+def _grid(scale: Any) -> Grid:
+    return Grid.at(scale)
+
+
+# ------------------------------------------------------------------------------------------------- what a page may want
+
+
+def value(source: Source, wanted: str) -> str:
+    return _value(_line(source, wanted))
+
+
+def finding(source: Source, wanted: str) -> str:
+    line = _line(source, wanted)
+    shown = interval_text(line["interval"], line["unit"])
+    return _value(line) if line["value"] is None or shown == "-" else f"{_value(line)} {shown}"
+
+
+def _line(source: Source, wanted: str) -> Line:
+    place, _, asked = wanted.partition(":")
+    label, _, reading = asked.rpartition("@")
+    study, scale = place.split()
+    return source.line(study, scale, label.strip(), reading.strip())
+
+
+def _value(line: Line) -> str:
+    if line["value"] is None:
+        return line["text"] or NOT_YET
+    return value_text(line["value"], line["unit"])
+
+
+def matrix(source: Source, wanted: str) -> str:
+    study, scale = wanted.split()
+    grid = _grid(scale)
+    table = paper_table(study, studies()[study].titled(grid), source.lines(study, scale))
+    return f"\n{NOT_YET}\n" if table is None else f"\n{markdown(table)}"
+
+
+def table(source: Source, wanted: str) -> str:
+    """Without the unit in every cell: percent, or points where the heading says so."""
+    place, *rest = wanted.splitlines()
+    study, scale = place.split()
+    named = dict(line.split(":", 1) for line in rest if line.strip())
+    columns = [_headed(entry) for entry in named["columns"].split("|")]
+    body = []
+    for row, heading in (_headed(entry) for entry in named["rows"].split("|")):
+        asked = (template.replace("{}", row).rpartition("@") for template, _ in columns)
+        lines = [source.line(study, scale, label.strip(), reading.strip()) for label, _, reading in asked]
+        body.append([heading, *map(_cell, lines)])
+    return "\n" + _rows([["", *(heading for _, heading in columns)], ["---"] * (len(columns) + 1), *body])
+
+
+def _headed(entry: str) -> tuple[str, str]:
+    what, _, heading = entry.partition("=")
+    return what.strip(), (heading or what).strip()
+
+
+def _cell(line: Line) -> str:
+    if line["value"] is None:
+        return _value(line)
+    number = _value(line).removesuffix(" %").removesuffix(" points")
+    shown = interval_text(line["interval"], line["unit"])
+    return number if shown == "-" else f"{number} {shown}"
+
+
+def claims(source: Source, wanted: str) -> str:
+    scale, _, only = wanted.partition(":")
+    chosen = set(only.split())
+    body = [
+        [v["claim"], v["statement"], f"**{v['verdict']}**", _short(v["why"]), v["power"] or "-"]
+        for v in source.verdicts(scale.strip())
+        if not chosen or v["claim"] in chosen
+    ]
+    head = ["claim", "says", "verdict", "why", "power"]
+    return "\n" + _rows([head, ["---"] * len(head), *body])
+
+
+def _short(why: str) -> str:
+    """Of what is missing, the first and how many more."""
+    first, *more = why.split("; no row of ")
+    return f"{first}, and {len(more)} more" if more else first
+
+
+def outcomes(source: Source, wanted: str) -> str:
+    """Of each claim the verdict, the effect that it rests on, n, seeds and power; extensions last."""
+    scales = wanted.split()
+    by_claim = [dict(zip(scales, of)) for of in zip(*(source.verdicts(scale) for scale in scales))]
+    head = ["claim", "says", "outcome", "scale", "effect (95 % interval)", "n", "seeds", "power for 5 points"]
+    return "\n" + _rows([head, ["---"] * len(head), *(_outcome(of) for of in by_claim)])
+
+
+def _outcome(by_scale: dict[str, Line]) -> list[str]:
+    whole = next((name for name, v in by_scale.items() if v["verdict"] not in UNDECIDED), None)
+    scale = whole or next((name for name, v in by_scale.items() if _decided_parts(v)), None)
+    verdict = by_scale[scale or next(iter(by_scale))]
+    parts = _decided_parts(verdict)
+    words = "; ".join(f"{part}: {outcome}" for part, outcome in parts.items())
+    outcome = verdict["verdict"] if whole else f"{words}; the rest is not tested" if parts else NOT_YET
+    deciding = [c for c in verdict["contrasts"] if c["reading"] == verdict["reading"] and not c["shown_only"]]
+    there = [c for c in deciding if c["value"] is not None and (whole or c["part"] in parts)]
+    return [verdict["claim"], verdict["statement"], f"**{outcome}**", scale or "-", *_effect(there)]
+
+
+def _decided_parts(verdict: Line) -> dict[str, str]:
+    return {part: of["verdict"] for part, of in verdict["parts"].items() if of["verdict"] not in UNDECIDED}
+
+
+def _effect(contrasts: list[Line]) -> list[str]:
+    """Smallest and largest value with their intervals, images, seeds, power."""
+    if not contrasts:
+        return ["-"] * 4
+    by_size = sorted(contrasts, key=lambda c: float(c["value"]))
+    ends = by_size if len(by_size) == 1 else [by_size[0], by_size[-1]]
+    effect = " to ".join(f"{value_text(c['value'], c['unit'])} {interval_text(c['interval'], c['unit'])}" for c in ends)
+    powers = sorted(c["power"] for c in contrasts if c["power"] is not None)
+    power = " to ".join(f"{p:.2f}" for p in dict.fromkeys([*powers[:1], *powers[-1:]])) or "-"
+    many = f" in {len(by_size)} contrasts" if len(by_size) > 1 else ""
+    return [effect + many, *(_range([c[name] for c in contrasts]) for name in ("n", "seeds")), power]
+
+
+def _range(values: list[int]) -> str:
+    return str(min(values)) if min(values) == max(values) else f"{min(values)} to {max(values)}"
+
+
+def computing(source: Source, wanted: str) -> str:
+    """Hours of processors by kind of cell, and the threads and versions that they ran with."""
+    spent: dict[str, list[float]] = defaultdict(list)
+    for row in source.ledger.rows.entries():
+        content = getattr(row, "content", {})
+        if content.get("scale") == wanted.strip():
+            spent[content["provenance"]["group"]].append(content["provenance"]["processor_seconds"])
+    body = [[group, str(len(took)), duration(sum(took))] for group, took in sorted(spent.items())]
+    everything = [took for of in spent.values() for took in of]
+    body.append(["all", str(len(everything)), duration(sum(everything))])
+    return "\n" + _rows([["cells", "how many", "processor time"], ["---"] * 3, *body])
+
+
+def _rows(rows: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(text.replace('|', '/') for text in row)} |" for row in rows) + "\n"
+
+
+WRITERS: dict[str, Callable[[Source, str], str]] = {
+    "finding": finding,
+    "value": value,
+    "matrix": matrix,
+    "table": table,
+    "claims": claims,
+    "outcomes": outcomes,
+    "computing": computing,
+}
+
+
+# ------------------------------------------------------------------------------------------------- pages
+
+
+def rewritten(text: str, source: Source) -> str:
+    """A page with everything that it wants written anew."""
+
+    def write(match: re.Match[str]) -> str:
+        kind, wanted, _ = match.groups()
+        space = "\n" if "\n" in wanted else " "
+        return f"<!-- {kind} {wanted}{space}-->{WRITERS[kind](source, wanted)}<!-- end -->"
+
+    return WANTED.sub(write, text)
+
+
+def pages() -> Iterator[Path]:
+    for pattern in PAGES:
+        yield from sorted(path for path in ROOT.glob(pattern) if WANTED.search(path.read_text(encoding="utf-8")))
+
+
+def drifted(source: Source) -> dict[Path, str]:
+    """Pages that say something else than the rows, with what they should say."""
+    new = {page: rewritten(page.read_text(encoding="utf-8"), source) for page in pages()}
+    return {page: text for page, text in new.items() if text != page.read_text(encoding="utf-8")}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--ledger", type=Path, default=LEDGER)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a page and the rows differ")
+    asked = parser.parse_args()
+    changed = drifted(Source(Ledger(asked.ledger)))
+    for page, text in changed.items():
+        print(f"{page.relative_to(ROOT)}: {'differs from the rows' if asked.check else 'written'}")
+        if not asked.check:
+            files.write_text(page, text)
+    raise SystemExit(int(asked.check and bool(changed)))
+
+
+if __name__ == "__main__":
+    main()

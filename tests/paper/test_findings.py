@@ -1,0 +1,53 @@
+"""Numbers of the replication in README, docs and results are those of its rows (`make findings`)."""
+
+import pytest
+from benchmarks import findings
+from benchmarks.findings import LEDGER, Source, drifted, rewritten
+
+from antiphase.config import InputError
+from antiphase.paper.ledger import Ledger
+
+GAP = "fig2a cpu: DiffViT - ViT, cifar10, eps 1/255 @ asr_correct"
+
+
+@pytest.fixture(scope="module")
+def source():
+    return Source(Ledger(LEDGER))
+
+
+def test_every_page_says_what_the_rows_say(source):
+    assert list(findings.pages())
+    assert drifted(source) == {}, "run `make findings`"
+
+
+def test_a_page_that_says_something_else_is_found_and_put_right(source, tmp_path, monkeypatch):
+    page = tmp_path / "README.md"
+    page.write_text(f"a <!-- finding {GAP} -->+99.9 points<!-- end --> b")
+    monkeypatch.setattr(findings, "ROOT", tmp_path)
+    ((found, text),) = drifted(source).items()
+    assert found == page
+    assert "99.9" not in text
+    page.write_text(text)
+    assert drifted(source) == {}
+
+
+def test_a_finding_has_its_interval_and_a_table_has_it_in_every_cell(source):
+    line = source.line("fig2a", "cpu", "ViT, cifar10, eps 1/255", "asr_correct")
+    low, high = line["interval"]
+    text = f"{100 * line['value']:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+    wanted = "fig2a cpu: ViT, cifar10, eps 1/255 @ asr_correct"
+    assert findings.finding(source, wanted) == text
+    assert findings.value(source, wanted) == text.split(" [")[0]
+    columns, rows = "columns: {}, eps 1/255 @ asr_correct = of correct", "rows: ViT, cifar10 = softmax"
+    asked = f"<!-- table fig2a cpu\n{columns}\n{rows}\n--><!-- end -->"
+    written = rewritten(asked, source)
+    assert f"| softmax | {text.replace(' %', '')} |" in written
+    assert rewritten(written, source) == written
+
+
+def test_what_is_not_there_is_said_and_what_does_not_exist_is_refused(source):
+    empty = Source(Ledger(LEDGER / "nothing"))
+    assert findings.finding(empty, GAP) == findings.NOT_YET
+    assert findings.NOT_YET in findings.matrix(empty, "table1 cpu")
+    with pytest.raises(InputError, match="has 0 lines 'DiffViT, moon' @ 'asr_correct'"):
+        findings.value(source, "fig2a cpu: DiffViT, moon @ asr_correct")

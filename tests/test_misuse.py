@@ -1,0 +1,180 @@
+"""The ways in which people call the interface wrongly: each works, or is refused in one sentence; none ends in anything else."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import antiphase as ap
+from antiphase.config import InputError
+
+N, CLASSES = 4, 5
+LINF = ap.PGD(within=ap.Linf("8/255"), steps=2)
+
+
+class Tiny(nn.Module):
+    """Eight lines of a model: (B, 3, 8, 8) -> (B, 5)"""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.head = nn.Linear(192, CLASSES)
+
+    def forward(self, x):
+        return self.head(x.flatten(1))
+
+
+MODEL = Tiny().eval()
+X, Y = torch.rand(N, 3, 8, 8, generator=torch.Generator().manual_seed(1)), torch.arange(N)
+IMAGES = ap.ImageSet.of_tensors(X, Y, [f"class {i}" for i in range(CLASSES)])
+
+
+def wrapped(answer):
+    class Wrapped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = MODEL
+
+        def forward(self, x):
+            return answer(x)
+
+    return Wrapped().eval()
+
+
+WORKS = {
+    "labels as int32": lambda: ap.attack(MODEL, X, Y.int(), LINF),
+    "labels as uint8": lambda: ap.attack(MODEL, X, Y.byte(), LINF),
+    "labels as a list": lambda: ap.attack(MODEL, X, [0, 1, 2, 3], LINF),
+    "labels as NumPy int32": lambda: ap.attack(MODEL, X, Y.numpy().astype(np.int32), LINF),
+    "images as NumPy float32": lambda: ap.attack(MODEL, X.numpy(), Y.numpy(), LINF),
+    "images as NumPy float64": lambda: ap.attack(MODEL, X.numpy().astype(np.float64), Y, LINF),
+    "NumPy with negative strides": lambda: ap.attack(MODEL, X.numpy()[:, :, ::-1], Y, LINF),
+    "images that want a gradient": lambda: ap.attack(MODEL, X.clone().requires_grad_(), Y, LINF),
+    "a tuple of NumPy arrays": lambda: ap.attack(MODEL, (X.numpy(), Y.numpy()), LINF),
+    "a plain function": lambda: ap.attack(lambda x: MODEL(x), X, Y, LINF),
+    "a function that returns a dict": lambda: ap.attack(lambda x: {"logits": MODEL(x)}, X, Y, LINF),
+    "a wrapped tuple": lambda: ap.attack(ap.as_classifier(wrapped(lambda x: (MODEL(x), 1)), "none"), X, Y, LINF),
+    "a model in train mode without dropout": lambda: ap.attack(Tiny().train(), X, Y, LINF),
+    "a sweep in any order": lambda: ap.sweep(MODEL, X, Y, [ap.fgsm(ap.Linf(0.1)), ap.fgsm(ap.Linf(0.05))]),
+    "a sweep as a tuple": lambda: ap.sweep(MODEL, X.numpy(), Y.int(), (LINF,)),
+    "accuracy of NumPy arrays": lambda: ap.accuracy(MODEL, (X.numpy(), Y.numpy().astype(np.int32))),
+    "accuracy of a function": lambda: ap.accuracy(lambda x: MODEL(x), IMAGES),
+    "another seed": lambda: ap.attack(MODEL, X, Y, LINF, seed=3),
+    "an attack of one's own": lambda: ap.attack(MODEL, X, Y, lambda _, x, __: x, within=ap.Linf(0.1)),
+    "one image": lambda: ap.attack(MODEL, X[:1], Y[:1], LINF),
+    "a budget of 0": lambda: ap.attack(MODEL, X, Y, ap.PGD(within=ap.Linf(0))),
+    "non-contiguous images": lambda: ap.attack(MODEL, X.transpose(2, 3), Y, LINF),
+    "a float64 model": lambda: ap.attack(Tiny().double().eval(), X.double(), Y, LINF),
+}
+REFUSED = {
+    "bytes": (lambda: ap.attack(MODEL, (255 * X).byte(), Y, LINF), "uint8"),
+    "NumPy bytes": (lambda: ap.attack(MODEL, (255 * X).byte().numpy(), Y, LINF), "uint8"),
+    "pixels up to 255": (lambda: ap.attack(MODEL, 255 * X, Y, LINF), r"expected \[0,1\]"),
+    "normalised pixels": (lambda: ap.attack(MODEL, 2 * X - 1, Y, LINF), r"expected \[0,1\]"),
+    "NaN pixels": (lambda: ap.attack(MODEL, X * float("nan"), Y, LINF), "nan"),
+    "one image without a batch": (lambda: ap.attack(MODEL, X[0], Y[:1], LINF), "shape"),
+    "channels last": (lambda: ap.attack(MODEL, X[:, :, :7].permute(0, 2, 3, 1), Y, LINF), "cannot be called"),
+    "no images": (lambda: ap.attack(MODEL, X[:0], Y[:0], LINF), "n at least 1"),
+    "a list of tensors": (lambda: ap.attack(MODEL, list(X), Y, LINF), "images are an ImageSet, a tensor"),
+    "a PIL-like object": (lambda: ap.attack(MODEL, object(), Y, LINF), "images are an ImageSet, a tensor"),
+    "images as text": (lambda: ap.attack(MODEL, "cifar10", Y, LINF), "images are an ImageSet, a tensor"),
+    "NumPy objects": (lambda: ap.attack(MODEL, np.array([None] * 4), Y, LINF), "images are an ImageSet"),
+    "half pixels": (lambda: ap.attack(MODEL, X.half(), Y, LINF), "float16"),
+    "bfloat16 pixels": (lambda: ap.attack(MODEL, X.bfloat16(), Y, LINF), "bfloat16"),
+    "a half model": (lambda: ap.attack(Tiny().half().eval(), X, Y, LINF), "float16"),
+    "float64 images for a float32 model": (lambda: ap.attack(MODEL, X.double(), Y, LINF), "cannot be called"),
+    "labels as floats": (lambda: ap.attack(MODEL, X, Y.float(), LINF), "whole numbers"),
+    "labels as booleans": (lambda: ap.attack(MODEL, X, Y > 1, LINF), "whole numbers"),
+    "one-hot labels": (lambda: ap.attack(MODEL, X, torch.eye(N).long(), LINF), "labels have shape"),
+    "labels as strings": (lambda: ap.attack(MODEL, X, ["cat"] * N, LINF), "whole numbers"),
+    "one label": (lambda: ap.attack(MODEL, X, 3, LINF), "whole numbers"),
+    "too few labels": (lambda: ap.attack(MODEL, X, Y[:2], LINF), "labels have shape"),
+    "labels from 1": (lambda: ap.attack(MODEL, X, Y + 2, LINF), "out of range"),
+    "negative labels": (lambda: ap.attack(MODEL, X, Y - 1, LINF), "out of range"),
+    "no labels": (lambda: ap.attack(MODEL, X, LINF), "need their labels"),
+    "labels twice": (lambda: ap.attack(MODEL, IMAGES, Y, LINF), "brings its labels"),
+    "a tuple of three": (lambda: ap.attack(MODEL, (X, Y, Y), LINF), "3 parts"),
+    "no attack": (lambda: ap.attack(MODEL, X, Y), "need their labels"),
+    "an attack by name": (lambda: ap.attack(MODEL, X, Y, "pgd"), "attack"),
+    "an attack class": (lambda: ap.attack(MODEL, X, Y, ap.PGD), "the class PGD is no attack"),
+    "None as the attack": (lambda: ap.attack(MODEL, X, Y, None), "NoneType is no attack"),
+    "a threat model as the attack": (lambda: ap.attack(MODEL, X, Y, ap.Linf(0.1)), "Linf is no attack"),
+    "a list of attacks": (lambda: ap.attack(MODEL, X, Y, [LINF]), "takes one attack"),
+    "a sweep of one": (lambda: ap.sweep(MODEL, X, Y, LINF), "takes a list"),
+    "a sweep of none": (lambda: ap.sweep(MODEL, X, Y, []), "empty list"),
+    "a sweep of budgets": (lambda: ap.sweep(MODEL, X, Y, [0.1, 0.2]), "takes attacks such as"),
+    "a sweep of text": (lambda: ap.sweep(MODEL, X, Y, "pgd"), "takes a list"),
+    "an unknown setting": (lambda: ap.attack(MODEL, X, Y, LINF, batchsize=2), "'batchsize' is no argument"),
+    "a batch of none": (lambda: ap.attack(MODEL, X, Y, LINF, batch_size=0), "batch_size=0"),
+    "a batch of text": (lambda: ap.attack(MODEL, X, Y, LINF, batch_size="all"), "whole number"),
+    "a seed of text": (lambda: ap.attack(MODEL, X, Y, LINF, seed="a"), "whole number"),
+    "an unknown protocol": (lambda: ap.attack(MODEL, X, Y, LINF, protocol="slow"), "protocol 'slow'"),
+    "an unknown way to compile": (lambda: ap.attack(MODEL, X, Y, LINF, compile=True), "compile True"),
+    "a model class": (lambda: ap.attack(Tiny, X, Y, LINF), "the class Tiny is no model"),
+    "None as the model": (lambda: ap.attack(None, X, Y, LINF), "no model"),
+    "weights as the model": (lambda: ap.attack(MODEL.state_dict(), X, Y, LINF), "no model"),
+    "a path as the model": (lambda: ap.attack("my_vit.pth", X, Y, LINF), "no model"),
+    "a model of features": (lambda: ap.attack(nn.Flatten(2), X, Y, LINF), "expected"),
+    "a model that returns a tuple": (lambda: ap.attack(wrapped(lambda x: (MODEL(x),)), X, Y, LINF), "as_classifier"),
+    "a model that returns a dict": (
+        lambda: ap.attack(wrapped(lambda x: {"logits": MODEL(x)}), X, Y, LINF),
+        "as_classifier",
+    ),
+    "a model that returns None": (lambda: ap.attack(wrapped(lambda _: None), X, Y, LINF), "NoneType"),
+    "a model of classes": (lambda: ap.attack(wrapped(lambda x: MODEL(x).argmax(1)), X, Y, LINF), "expected"),
+    "a model that fails": (lambda: ap.attack(wrapped(lambda x: 1 / 0 * x), X, Y, LINF), "ZeroDivisionError"),
+    "a model for other sizes": (lambda: ap.attack(MODEL, torch.rand(2, 3, 9, 9), Y[:2], LINF), "cannot be called"),
+    "a model for other channels": (lambda: ap.attack(MODEL, X[:, :1], Y, LINF), "cannot be called"),
+    "a budget of 8": (lambda: ap.attack(MODEL, X, Y, ap.PGD(within=ap.Linf(8))), "8/255"),
+    "a budget in words": (lambda: ap.attack(MODEL, X, Y, ap.PGD(within=ap.Linf("small"))), "not a budget"),
+    "no steps": (lambda: ap.attack(MODEL, X, Y, ap.PGD(within=ap.Linf(0.1), steps=0)), "steps=0"),
+    "a patch too wide": (lambda: ap.attack(MODEL, X, Y, ap.PGD(within=ap.Patch(1.0, width=9))), "9 x 9"),
+    "accuracy of bytes": (lambda: ap.accuracy(MODEL, ((255 * X).byte(), Y)), "uint8"),
+    "accuracy of normalised pixels": (lambda: ap.accuracy(MODEL, (2 * X - 1, Y)), r"expected \[0,1\]"),
+    "accuracy of a list": (lambda: ap.accuracy(MODEL, [X, Y]), "images are an ImageSet"),
+    "accuracy of three": (lambda: ap.accuracy(MODEL, (X, Y, Y)), "3 parts"),
+    "accuracy with float labels": (lambda: ap.accuracy(MODEL, (X, Y.float())), "whole numbers"),
+    "accuracy with few labels": (lambda: ap.accuracy(MODEL, (X, Y[:1])), "one label per image"),
+    "accuracy of a class": (lambda: ap.accuracy(Tiny, IMAGES), "no model"),
+    "accuracy of a tuple": (lambda: ap.accuracy(wrapped(lambda x: (MODEL(x),)), IMAGES), "as_classifier"),
+    "accuracy of another size": (lambda: ap.accuracy(MODEL, torch.rand(2, 3, 4, 4)), "cannot be called"),
+    "accuracy with an unknown setting": (lambda: ap.accuracy(MODEL, IMAGES, batch=3), "'batch' is no argument"),
+    "Lipschitz without attention": (lambda: ap.l_sample(MODEL, IMAGES, draws=2), "no attention layer"),
+    "Lipschitz of None": (lambda: ap.l_sample(None, IMAGES), "no model"),
+    "alignment without attention": (lambda: ap.branch_alignment(MODEL, IMAGES, probes=2), "no attention layer"),
+    "alignment by an unknown reading": (lambda: ap.branch_alignment(MODEL, IMAGES, "R99"), "R99|no attention"),
+    "an audit without images": (lambda: ap.audit(MODEL, preprocessing="none"), "on images that are given"),
+    "an audit of None": (lambda: ap.audit(None, IMAGES, preprocessing="none"), "no model"),
+    "an audit without preprocessing": (lambda: ap.audit(MODEL, IMAGES), "preprocessing"),
+    "an audit in train mode": (
+        lambda: ap.audit(nn.Sequential(Tiny()).train(), IMAGES, preprocessing="none"),
+        "train mode",
+    ),
+    "an audit of bytes": (lambda: ap.audit(MODEL, ((255 * X).byte(), Y), preprocessing="none"), "uint8"),
+    "an audit of an unknown model": (lambda: ap.audit("resnet9000", IMAGES), "no file or folder"),
+    "an audit with an unknown setting": (lambda: ap.audit(MODEL, IMAGES, quikc=True), "'quikc' is no argument"),
+    "a classifier of a number": (lambda: ap.as_classifier(3), "is no model"),
+    "an unknown preprocessing": (lambda: ap.as_classifier(MODEL, "imgnet"), "'imgnet' is not known"),
+    "a Run of nowhere": (lambda: ap.attack(ap.Run("nowhere"), IMAGES, LINF), "is not a run"),
+}
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_what_people_call_it_with_works(name):
+    result = WORKS[name]()
+    assert result is not None
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_misuse_is_refused_in_one_sentence(name):
+    misuse, sentence = REFUSED[name]
+    with pytest.raises(InputError, match=sentence) as refused:
+        misuse()
+    assert "\n" not in str(refused.value)
+
+
+def test_the_same_images_in_every_form_give_the_same_result():
+    attack = ap.PGD(within=ap.Linf("16/255"), steps=5, random_start=False)
+    forms = [(X, Y), (X.numpy(), Y.int()), (X.numpy().astype(np.float64), Y.tolist())]
+    first, *others = [ap.attack(MODEL, x, y, attack).adversarial for x, y in forms]
+    assert all(torch.equal(first, other) for other in others)
