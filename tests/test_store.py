@@ -7,7 +7,8 @@ import pytest
 
 from antiphase.attacks import PGD, Linf
 from antiphase.config import InputError, fingerprint
-from antiphase.store import FORMAT, Damaged, Keyed, Store, Work, digest_of, essence, read_entry
+from antiphase.files import Damaged, digest_of
+from antiphase.store import FORMAT, Keyed, Store, Work, essence, read_entry
 
 CONTENT = {"rate": 0.25, "hits": [1, 0, 1], "name": "ä"}
 

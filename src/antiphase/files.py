@@ -1,48 +1,135 @@
-"""Files that are either whole or absent: atomic writes, checksums, JSON and JSON lines. No torch."""
+"""Files that are whole, as they were written, or absent: atomic writes, digests, JSON and JSON lines. No torch."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
+from antiphase import console
 from antiphase.config import InputError
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+ABANDONED = 24 * 3600  # seconds after which a half-written file is taken for debris where locks are not honoured
+
+
+class Damaged(InputError):
+    """A file that is not as it was written."""
+
+
+class DiskFull(InputError):
+    """Nothing more can be written; what was written is whole."""
+
+
+# ------------------------------------------------------------------------------------------------- whole or absent
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Call `write(temporary)` and move the result to `path` in one step; a crash leaves the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
-    os.close(handle)
-    temporary = Path(name)
+    """Call `write(temporary)` and move the result to `path` in one step; a crash leaves the old file or the new one.
+
+    The temporary file has a hidden folder of its own, so that what a library leaves beside it goes with it.
+    """
+    with room(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _sweep_once(path.parent)
+        workplace, lock = _workplace(path)
+        try:
+            temporary = workplace / path.name
+            write(temporary)
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.chmod(0o644)
+            temporary.replace(path)
+        finally:
+            shutil.rmtree(workplace, ignore_errors=True)
+            os.close(lock)
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def _workplace(path: Path) -> tuple[Path, int]:
+    """A new hidden folder beside `path`, locked while this process lives, by which `sweep` knows that it is in use."""
+    while True:
+        folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".partial"))
+        lock = os.open(folder, os.O_RDONLY)
+        if _locked(lock) is not False and folder.exists():
+            return folder, lock
+        os.close(lock)  # another process took it for debris in between
+
+
+def _locked(handle: int) -> bool | None:
+    """Whether the lock is ours now; None where the file system has no locks."""
     try:
-        write(temporary)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
 
 
 def sweep(folder: Path) -> None:
-    """Remove what a killed process left half-written."""
+    """Remove what killed processes left half-written; what a living one is writing stays."""
     for partial in folder.glob(".*.partial"):
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # another process swept it away
+            handle = os.open(partial, os.O_RDONLY)
+            try:
+                locked, age = _locked(handle), time.time() - partial.stat().st_mtime
+                if locked or (locked is None and age > ABANDONED):
+                    shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
+            finally:
+                os.close(handle)
+
+
+@lru_cache(maxsize=10_000)
+def _sweep_once(folder: Path) -> None:
+    """Before this process writes there for the first time."""
+    sweep(folder)
+
+
+@contextmanager
+def room(path: Path) -> Iterator[None]:
+    """A disk that fills up while `path` is written is named, with what is free on it."""
+    try:
+        yield
+    except Exception as error:
+        if not is_full(error):
+            raise
+        raise DiskFull(
+            f"{path} could not be written: the disk of {path.parent} is full ({_free(path)} free); what was written before is "
+            "whole: free some space and run again"
+        ) from None
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that a disk or quota is full; safetensors says it in words."""
+    if isinstance(error, OSError):
+        return error.errno in FULL
+    return type(error).__name__ == "SafetensorError" and ("os error 28" in str(error) or "code: 28" in str(error))
+
+
+def _free(path: Path) -> str:
+    there = next((part for part in path.absolute().parents if part.is_dir()), Path("/"))
+    return f"{shutil.disk_usage(there).free / 1e6:.1f} MB"
+
+
+# ------------------------------------------------------------------------------------------------- folders
 
 
 @contextmanager
@@ -64,6 +151,9 @@ def held(folder: Path) -> Iterator[None]:
             shutil.rmtree(folder)
 
 
+# ------------------------------------------------------------------------------------------------- texts and digests
+
+
 def write_text(path: Path, text: str) -> None:
     def write(temporary: Path) -> None:
         temporary.write_text(text, encoding="utf-8")
@@ -72,35 +162,69 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+    """A mapping is sealed: its digest is the last entry, and `read_json` refuses it if anything was changed."""
+    write_text(path, json.dumps(seal(value), indent=2, allow_nan=False) + "\n")
 
 
 def read_json(path: Path, *keys: str) -> Any:
-    """The value in the file; with `keys`, a mapping that has them all."""
+    """The value in the file, as it was written; with `keys`, a mapping that has them all."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = unseal(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path} is not valid JSON ({error}); restore it or delete it and run again") from None
+        raise Damaged(f"{path} is not valid JSON ({error}); restore it or delete it and run again") from None
+    except ValueError as damage:
+        raise Damaged(f"{path} is damaged or was altered ({damage}); restore it or delete it and run again") from None
     missing = [key for key in keys if not isinstance(value, dict) or key not in value]
     if missing:
         raise InputError(f"{path} has no entry {missing[0]!r}: it was altered or is something else")
     return value
 
 
+def read_kept(path: Path, *keys: str) -> Any:
+    """The same of a file that can be made again: None if it is missing, or damaged, which is said."""
+    try:
+        return read_json(path, *keys) if path.exists() else None
+    except InputError as damage:
+        console.say(f"{damage}; it is made again now")
+        return None
+
+
 def write_lines(path: Path, rows: Iterable[Any]) -> None:
-    write_text(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
+    """JSON lines, each sealed."""
+    write_text(path, "".join(json.dumps(seal(row), allow_nan=False) + "\n" for row in rows))
 
 
 def read_lines(path: Path) -> list[Any]:
-    """The rows of a JSON-lines file; none if there is no file."""
+    """The rows of a JSON-lines file, as they were written; none if there is no file."""
     if not path.exists():
         return []
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path} is damaged ({error}); restore it") from None
+        return [unseal(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    except ValueError as error:
+        raise Damaged(f"{path} is damaged ({error}); restore it") from None
+
+
+def seal(value: Any) -> Any:
+    """A mapping with its digest as the last entry; anything else as it is."""
+    return {**value, "digest": digest_of(value)} if isinstance(value, dict) else value
+
+
+def unseal(value: Any) -> Any:
+    """What was sealed; a ValueError if it is not as it was. What earlier versions wrote has no digest and is taken as it is."""
+    if not isinstance(value, dict) or "digest" not in value:
+        return value
+    content = {key: entry for key, entry in value.items() if key != "digest"}
+    if digest_of(content) != value["digest"]:
+        raise ValueError("its digest does not match")
+    return content
+
+
+def digest_of(content: Any) -> str:
+    """SHA-256 of a value as canonical JSON."""
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def require_run(folder: Path) -> Path:

@@ -7,8 +7,6 @@ layouts wrote is read too: a ledger's `{"digest", "row"}`, and an answer without
 from __future__ import annotations
 
 import dataclasses
-import errno
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,21 +17,13 @@ from typing import Any, ClassVar
 
 from filelock import FileLock, Timeout
 
-from antiphase import files
+from antiphase import console, files
 from antiphase.config import InputError, fingerprint, stored_name, to_plain
+from antiphase.files import Damaged, digest_of, room
 
 FORMAT = 4  # of an entry's file
 BACKWARD = 3  # forward passes that a forward with its backward costs
-FULL = (errno.ENOSPC, errno.EDQUOT)
 Content = dict[str, Any]
-
-
-class Damaged(InputError):
-    """An entry that is not as it was written."""
-
-
-class DiskFull(InputError):
-    """Nothing more can be written; what was written is whole."""
 
 
 # ------------------------------------------------------------------------------------------------- questions
@@ -89,11 +79,6 @@ class Question:
 # ------------------------------------------------------------------------------------------------- entries
 
 
-def digest_of(content: Any) -> str:
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()
-
-
 @dataclass(frozen=True)
 class Entry:
     """What is kept under one key."""
@@ -120,12 +105,19 @@ class Store:
         """None if there is none; a damaged one is refused by name."""
         return read_entry(self.path(key), bare=self.bare) if key in self else None
 
+    def kept(self, key: str) -> Entry | None:
+        """The same of an entry that can be computed again: a damaged one is named, and taken for missing."""
+        try:
+            return self.get(key)
+        except Damaged as damage:
+            console.say(f"{damage}; it is computed again now")
+            return None
+
     def put(self, key: str, content: Content) -> Entry:
         """Refuses NaN and infinity: they are findings to look at, not to file."""
         path, digest = self.path(key), digest_of(content)
         text = json.dumps({"format": FORMAT, "digest": digest, "content": content}, allow_nan=False)
-        with room(self.folder):
-            files.write_text(path, text + "\n")
+        files.write_text(path, text + "\n")
         return Entry(path, content, digest)
 
     def entries(self) -> Iterator[Entry | Damaged]:
@@ -144,7 +136,7 @@ def read_entry(path: Path, *, bare: bool = False) -> Entry:
         stored = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(stored, dict):
             raise TypeError("no mapping")
-        if bare and "digest" not in stored:
+        if bare and not stored.keys() & {"format", "digest", "content", "row"}:
             return Entry(path, stored, digest_of(stored))
         content: Content = stored["content"] if "content" in stored else stored["row"]
         digest, written = digest_of(content), stored["digest"]
@@ -210,7 +202,7 @@ def _key_of(config: Keyed) -> str:
 @contextmanager
 def held(folder: Path, key: str) -> Iterator[bool]:
     """True inside if this process alone may work on the key; False if another one does. The lock goes with the process."""
-    with room(folder):
+    with room(folder / f"{key}.lock"):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / f"{key}.lock")
         try:
@@ -222,23 +214,3 @@ def held(folder: Path, key: str) -> Iterator[bool]:
         yield True
     finally:
         lock.release()
-
-
-@contextmanager
-def room(folder: Path) -> Iterator[None]:
-    """A disk that fills up inside is named."""
-    try:
-        yield
-    except Exception as error:
-        if not is_full(error):
-            raise
-        raise DiskFull(
-            f"the disk of {folder} is full: every entry written so far is whole; free some space and run again"
-        ) from None
-
-
-def is_full(error: BaseException) -> bool:
-    """Whether an error says that a disk or quota is full; safetensors says it in words."""
-    if isinstance(error, OSError):
-        return error.errno in FULL
-    return type(error).__name__ == "SafetensorError" and ("os error 28" in str(error) or "code: 28" in str(error))

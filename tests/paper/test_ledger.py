@@ -13,13 +13,13 @@ import pytest
 
 from antiphase import files
 from antiphase.config import InputError, to_plain
+from antiphase.files import Damaged, DiskFull
 from antiphase.measures.questions import PredictionQuestion
 from antiphase.models.config import ViTConfig
 from antiphase.paper import execute
 from antiphase.paper.execute import Workplace
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Ask, Cell, Images, Train, ordered
-from antiphase.store import Damaged, DiskFull
 from antiphase.training.config import TrainConfig
 
 
@@ -172,15 +172,15 @@ def test_one_changed_digit_in_a_row_is_noticed(place):
 
 def test_a_full_disk_is_named_and_what_was_written_stays(place, monkeypatch):
     execute.run(toys(2), place, answer=answered)
-    whole = files.write_whole
+    workplace = files._workplace
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(files, "write_whole", full)
+    monkeypatch.setattr(files, "_workplace", full)
     with pytest.raises(DiskFull, match=r"disk of .* is full"):
         execute.run(toys(4), place, answer=answered)
-    monkeypatch.setattr(files, "write_whole", whole)
+    monkeypatch.setattr(files, "_workplace", workplace)
     assert not place.ledger.damaged()
     assert len(execute.run(toys(4), place, answer=answered).computed) == 2
 

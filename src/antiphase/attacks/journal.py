@@ -1,7 +1,7 @@
 """The journal of an attack: examples are written to disk as they end, one line of JSON each.
 
 The next process goes on from what a killed one left. Lines are only ever appended, so SIGKILL leaves at most the last one
-torn; it is cut off, and its example attacked again.
+torn; it is cut off, and its example attacked again. Every line has its digest: from a damaged one on, the rest is cut off.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from antiphase.config import InputError
+from antiphase.files import room, seal, unseal
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ class Journal:
         self._append([asdict(entry) for entry in entries])
 
     def _append(self, values: Sequence[dict[str, Any]]) -> None:
-        text = "".join(json.dumps(value) + "\n" for value in values)
-        with self.path.open("ab") as file:
+        text = "".join(json.dumps(seal(value)) + "\n" for value in values)
+        with room(self.path), self.path.open("ab") as file:
             file.write(text.encode())
 
 
@@ -72,7 +73,7 @@ def _whole_lines(content: bytes) -> tuple[list[Any], int]:
         try:
             if not line.endswith(b"\n"):
                 break
-            values.append(json.loads(line))
+            values.append(unseal(json.loads(line)))
         except ValueError:
             break
         size += len(line)

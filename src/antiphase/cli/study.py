@@ -19,6 +19,7 @@ from antiphase.paper.claims import plans, verdicts
 from antiphase.paper.cost import Prices, fit
 from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
+from antiphase.paper.ledger_index import Summary
 from antiphase.paper.questions import Cell, data_sets, ordered
 from antiphase.paper.study import SURROGATE, Answers, Study
 from antiphase.paper.user_clip import UserPair, check_images, data_of, pair_of
@@ -229,24 +230,24 @@ def _claims(named: list[Study]) -> set[str]:
 
 def _status(named: list[Study], grid: Grid, ledger: Ledger) -> dict[str, Any]:
     """What is there of each study, and what it took; a cell that studies share counts once in the total."""
-    spent: dict[str, tuple[float, float]] = {}
-    rows = []
+    summaries = ledger.summaries()
+    spent = {summary.key: _spent(summary) for summary in summaries}
+    rows, everything = [], set()
     for study in named:
         cells = study.cells(grid)
         failed = {cell.title: told["error"] for cell in cells if (told := ledger.failure(cell)) is not None}
-        spent |= {c.key: _spent(c, ledger) for c in cells if ledger.has(c) and c.key not in spent}
-        mine = [spent[cell.key] for cell in cells if cell.key in spent]
-        rows.append({"name": study.name, "cells": len(cells), "done": len(mine), **_total(mine), "failed": failed})
-    return {"studies": rows, **_total(list(spent.values())), "damaged": ledger.damaged()}
+        mine = [cell.key for cell in cells if cell.key in spent]
+        everything |= set(mine)
+        total = _total([spent[key] for key in mine])
+        rows.append({"name": study.name, "cells": len(cells), "done": len(mine), **total, "failed": failed})
+    damaged = [summary.damage for summary in summaries if summary.damage is not None]
+    return {"studies": rows, **_total([spent[key] for key in sorted(everything)]), "damaged": damaged}
 
 
-def _spent(cell: Cell, ledger: Ledger) -> tuple[float, float]:
-    """Seconds on the clock and of processors."""
-    try:
-        row = ledger.row(cell)
-    except InputError:  # a damaged row, named apart
-        return 0.0, 0.0
-    return (row["provenance"]["seconds"], row["provenance"]["processor_seconds"]) if row else (0.0, 0.0)
+def _spent(summary: Summary) -> tuple[float, float]:
+    """Seconds on the clock and of processors; of a damaged row, which is named apart, none."""
+    cost = summary.provenance
+    return (cost["seconds"], cost["processor_seconds"]) if cost else (0.0, 0.0)
 
 
 def _total(spent: list[tuple[float, float]]) -> dict[str, float]:

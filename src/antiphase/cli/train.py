@@ -26,7 +26,7 @@ EXAMPLES = """\
   antiphase train --out runs/robust --config runs/vit/run.json --start-from runs/vit --adv-eps 8/255
   antiphase train --out runs/again --config runs/c10/run.json --scale cpu --seed 1
   torchrun --nproc-per-node 2 -m antiphase train --out runs/shared --attention differential"""
-ABOUT_A_RUN = {"format", "title", "scale", "data", "environment"}  # the other sections of a run.json
+ABOUT_A_RUN = {"format", "title", "scale", "data", "environment", "digest"}  # the other sections of a run.json
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,18 +34,20 @@ def decoded(
     path, note = cache_root() / f"{name}.npy", cache_root() / f"{name}.json"
     if path.exists() and note.exists():
         digest = files.sha256(path)
-        if digest in note.read_text(errors="replace"):
+        if (about := files.read_kept(note, "sha256")) is not None and about["sha256"] == digest:
             return np.load(path, mmap_mode="r"), digest
         console.say(f"the cached copy of {label} at {path} is damaged: decoding it again")
 
     def write(temporary: Path) -> None:
-        array = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape)
-        with console.progress(f"decoding {label}", total=shape[0]) as advance:
+        header = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.uint8)), "fortran_order": False, "shape": shape}
+        with temporary.open("wb") as file, console.progress(f"decoding {label}", total=shape[0]) as advance:
+            np.lib.format.write_array_header_1_0(file, header)
+            file.flush()
+            os.posix_fallocate(file.fileno(), 0, file.tell() + math.prod(shape))  # a full disk is noticed now
             for i, image in enumerate(images()):
-                array[i] = image
+                file.write(np.ascontiguousarray(image, dtype=np.uint8).reshape(shape[1:]).tobytes())
                 if i % 100 == 99:
                     advance(100, "")
-        array.flush()
 
     files.write_whole(path, write)
     digest = files.sha256(path)

@@ -111,15 +111,18 @@ def decoded_once(source: EncodedSource, content: str, label: str) -> tuple[Pixel
 
 def undecodable(source: EncodedSource, content: str, label: str) -> set[int]:
     """The rows that are no whole images. Every one is decoded to know; the answer is kept beside the decoded copies."""
-    path = cache.cache_root() / f"broken-{hashlib.sha256(f'{content}/{len(source)}'.encode()).hexdigest()[:24]}.json"
-    if not path.exists():
+    path = (
+        cache.cache_root() / f"undecodable-{hashlib.sha256(f'{content}/{len(source)}'.encode()).hexdigest()[:24]}.json"
+    )
+    if (kept := files.read_kept(path, "rows")) is None:
         with ThreadPoolExecutor(max_workers=4) as pool, console.progress(f"looking at {label}", len(source)) as advance:
             broken = []
             for row, bad in enumerate(pool.map(lambda row: _is_broken(source, row), range(len(source)))):
                 broken += [row] if bad else []
                 advance(1, "")
-        files.write_json(path, broken)
-    return set(files.read_json(path))
+        kept = {"rows": broken, "of": label}
+        files.write_json(path, kept)
+    return set(kept["rows"])
 
 
 def stamp(paths: Sequence[Path]) -> str:

@@ -16,19 +16,19 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from antiphase import console, files
+from antiphase import console
 from antiphase.config import InputError, fingerprint
 from antiphase.data.cache import cache_root
 from antiphase.data.imageset import PixelSource
+from antiphase.files import Damaged
 from antiphase.models.classifier import Normalized
 from antiphase.models.clip import CLIP, VisionTower
 from antiphase.models.fast_path import fast_path
 from antiphase.models.run import Run
 from antiphase.runtime import frozen
+from antiphase.tensors import read_tensors, write_tensors
 
 FORMAT = 1  # raised when the same model would give other features of the same data
 FILE_ROWS = 2048  # examples in a file
@@ -132,8 +132,7 @@ def class_token(model: nn.Module, pixels: Tensor) -> Tensor:
 
 
 def _write(path: Path, features: Tensor) -> None:
-    about = {"sha256": _digest(features)}
-    files.write_whole(path, lambda temporary: save_file({"features": features.contiguous()}, temporary, metadata=about))
+    write_tensors(path, {"features": features})
 
 
 def _read(path: Path, n: int) -> Tensor | None:
@@ -141,15 +140,10 @@ def _read(path: Path, n: int) -> Tensor | None:
     if not path.exists():
         return None
     try:
-        with safe_open(path, framework="pt") as stored:
-            features: Tensor = stored.get_tensor("features")
-            if len(features) == n and (stored.metadata() or {}).get("sha256") == _digest(features):
-                return features
-    except (SafetensorError, OSError):
+        features = read_tensors(path)["features"]
+        if len(features) == n:
+            return features
+    except Damaged:
         pass
     console.say(f"the kept features at {path} are damaged: computing them again")
     return None
-
-
-def _digest(features: Tensor) -> str:
-    return hashlib.sha256(features.contiguous().numpy().tobytes()).hexdigest()

@@ -6,8 +6,8 @@ w classes of an episode, D width of the features
 from __future__ import annotations
 
 import numpy as np
+import scipy  # scipy.stats is loaded when it is first used: it takes seconds
 from numpy.typing import NDArray
-from scipy.stats import t
 
 from antiphase import console
 from antiphase.config import InputError
@@ -24,7 +24,7 @@ def few_shot_rows(
     """The mean accuracy of the episodes, each of which counts the same; the interval is that of the mean over episodes."""
     accuracies = episodes(train, train_labels, test, test_labels, config)
     n, mean = len(accuracies), float(accuracies.mean())
-    half = float(t.ppf(0.975, n - 1) * accuracies.std(ddof=1) / np.sqrt(n))
+    half = float(scipy.stats.t.ppf(0.975, n - 1) * accuracies.std(ddof=1) / np.sqrt(n))
     of = (
         f"right, mean of {n:,} episodes of {config.ways} classes with {config.shots} training and up to {config.queries} "
         f"test images each, drawn from {len(train_labels):,} training images and {len(test_labels):,} {about}"

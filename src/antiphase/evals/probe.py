@@ -104,7 +104,7 @@ def _validation_scores(
     train: LabelledFeatures, validation: LabelledFeatures, config: EvalConfig, by_class: bool, keep: Path | None
 ) -> dict[float, float]:
     """The validation score of every C, smallest C first."""
-    scores: dict[str, float] = files.read_json(keep) if keep is not None and keep.exists() else {}
+    scores: dict[str, float] = (files.read_kept(keep) if keep is not None else None) or {}
     costs = cost_grid(config.costs)
     with console.progress("linear probe", len(costs)) as advance:
         for cost in costs:

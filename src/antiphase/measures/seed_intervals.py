@@ -14,7 +14,7 @@ from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
-from scipy.stats import nct, norm, t
+import scipy  # scipy.stats is loaded when it is first used: it takes seconds
 
 from antiphase.measures.stats import Array, wilson
 
@@ -163,7 +163,7 @@ class Estimate:
     def half_width(self, level: float = 0.95) -> Number:
         """The widest of: Student's over seeds; the normal one over images alone; what is seen on none of n images."""
         tail = (1 - level) / 2
-        halves = [norm.isf(tail) * np.sqrt(self.image_variance)]
+        halves = [scipy.stats.norm.isf(tail) * np.sqrt(self.image_variance)]
         if self.seeds > 1:
             halves.append(_students(tail, self.df) * np.sqrt(self.variance))
         if self.of_shares:
@@ -199,30 +199,34 @@ class Estimate:
 
 def _students(tail: float, df: Number) -> Number:
     """The quantile of Student's t, of the normal distribution where there are very many degrees of freedom."""
-    return t.isf(tail, np.minimum(df, LARGE_DF))
+    return scipy.stats.t.isf(tail, np.minimum(df, LARGE_DF))
 
 
 def _beyond(distance: float, variance: float, df: float) -> float:
     """The chance of a value so far above."""
     if not variance > 0:
         return 0.0 if distance > 0 else 1.0
-    return float(t.sf(distance / variance**0.5, min(df, LARGE_DF)))
+    return float(scipy.stats.t.sf(distance / variance**0.5, min(df, LARGE_DF)))
 
 
 def _share_interval(p: float, half: float, images: float) -> tuple[float, float]:
     """Wilson's interval with the number of trials that the width stands for; of 0 and 1 with the images themselves."""
-    spread, z = p * (1 - p), float(norm.isf(0.025))
+    spread, z = p * (1 - p), float(scipy.stats.norm.isf(0.025))
     trials = min(spread * (z / half) ** 2, 1e12) if half > 0 and spread > 0 else images
     return wilson(p, max(trials, 1.0)) if images else (0.0, 1.0)
 
 
 def power(gap: float, variance: float, df: float, image_variance: float) -> float:
     """Of the test at 2.5 % one-sided that an interval makes."""
-    chances = [float(norm.sf(norm.isf(0.025) - gap / image_variance**0.5))] if image_variance > 0 else [1.0]
+    chances = (
+        [float(scipy.stats.norm.sf(scipy.stats.norm.isf(0.025) - gap / image_variance**0.5))]
+        if image_variance > 0
+        else [1.0]
+    )
     if np.isfinite(variance) and variance > 0:
         ratio, few = gap / variance**0.5, df < 1_000
         critical = float(_students(0.025, df))
-        chances.append(float(nct.sf(critical, df, ratio) if few else norm.sf(critical - ratio)))
+        chances.append(float(scipy.stats.nct.sf(critical, df, ratio) if few else scipy.stats.norm.sf(critical - ratio)))
     return min(chances)
 
 

@@ -12,8 +12,8 @@ from itertools import permutations
 from typing import Any, Literal
 
 import numpy as np
+import scipy  # scipy.stats is loaded when it is first used: it takes seconds
 from numpy.typing import NDArray
-from scipy.stats import binomtest, quantile_test, rankdata, t, wilcoxon
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Z95 = 1.959963984540054  # two-sided 95 % of the normal distribution
@@ -77,7 +77,7 @@ def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> dict[str, An
     """Paired comparison on the same images: exact two-sided McNemar test on the images where the two differ."""
     only_first, only_second = int((first & ~second).sum()), int((~first & second).sum())
     differing = only_first + only_second
-    p = float(binomtest(only_first, differing, 0.5).pvalue) if differing else 1.0
+    p = float(scipy.stats.binomtest(only_first, differing, 0.5).pvalue) if differing else 1.0
     hits = {"first": int(first.sum()), "second": int(second.sum())}
     return hits | {"only_first": only_first, "only_second": only_second, "n": len(first), "p": p}
 
@@ -172,7 +172,7 @@ def mean_interval(values: Array) -> dict[str, Any]:
     mean = float(values.mean())
     if n == 1:
         return {"value": mean, "interval": None, "n": 1}
-    half = float(t.ppf(0.975, n - 1) * values.std(ddof=1) / math.sqrt(n))
+    half = float(scipy.stats.t.ppf(0.975, n - 1) * values.std(ddof=1) / math.sqrt(n))
     return {"value": mean, "interval": [mean - half, mean + half], "n": n}
 
 
@@ -191,7 +191,7 @@ def quantile_interval(values: Array, p: float) -> dict[str, Any]:
     """
     if not len(values):
         return {"value": None, "interval": None, "n": 0}
-    ends = quantile_test(values, p=p).confidence_interval(0.95)
+    ends = scipy.stats.quantile_test(values, p=p).confidence_interval(0.95)
     value = float(np.quantile(values, p, method="inverted_cdf"))
     return {"value": value, "interval": [finite(end) for end in ends], "n": len(values)}
 
@@ -224,8 +224,8 @@ def paired(first: Array, second: Array) -> dict[str, Any]:
         "difference": mean_interval(differences),
         "above": above,
         "below": len(nonzero) - above,
-        "p_wilcoxon": float(wilcoxon(nonzero).pvalue) if len(nonzero) else 1.0,
-        "p_sign": float(binomtest(above, len(nonzero), 0.5).pvalue) if len(nonzero) else 1.0,
+        "p_wilcoxon": float(scipy.stats.wilcoxon(nonzero).pvalue) if len(nonzero) else 1.0,
+        "p_sign": float(scipy.stats.binomtest(above, len(nonzero), 0.5).pvalue) if len(nonzero) else 1.0,
     }
 
 
@@ -235,7 +235,7 @@ def spearman(x: Array, y: Array) -> dict[str, Any] | None:
     Of 3 layers the smallest possible p is 1/3, of 4 it is 1/12: few layers cannot show much.
     """
     known = np.isfinite(x) & np.isfinite(y)
-    a, b = (rankdata(v[known]) for v in (x, y))
+    a, b = (scipy.stats.rankdata(v[known]) for v in (x, y))
     if len(a) < 3 or not a.std() or not b.std():
         return None
     a, b = ((v - v.mean()) / (v.std() * math.sqrt(len(v))) for v in (a, b))
@@ -276,7 +276,7 @@ def ranked_alike(groups: Sequence[tuple[Array, Array]]) -> dict[str, Any]:
 
 def _standard_ranks(values: Array) -> Array:
     """(L, S): ranks over the layers of each model, of mean 0 and length 1; 0 where all are equal"""
-    ranks = rankdata(values, axis=0)
+    ranks = scipy.stats.rankdata(values, axis=0)
     ranks = ranks - ranks.mean(axis=0)
     size = np.sqrt((ranks**2).sum(axis=0))
     scaled: Array = np.divide(ranks, size, out=np.zeros_like(ranks), where=size > 0)

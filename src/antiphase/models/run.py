@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from antiphase import console, files, runtime
 from antiphase.config import InputError, fingerprint, from_plain, to_plain
 from antiphase.data.imageset import ImageSet
+from antiphase.files import Damaged
 from antiphase.models.clip import CLIP
 from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.config import ViTConfig
@@ -30,7 +31,9 @@ from antiphase.models.prompts import templates
 from antiphase.models.sources import Loaded, code_digest, load, weights_digest
 from antiphase.models.vit import build
 from antiphase.models.zero_shot import class_embeddings, zero_shot, zero_shot_from_embeddings
-from antiphase.store import Content, Damaged, Entry, Question, Store
+from antiphase.store import Content, Entry, Question, Store
+from antiphase.tensors import read_tensors as read_tensor_file
+from antiphase.tensors import write_tensors
 
 ANSWERS = 3  # raised when an answer to the same question would come out differently
 
@@ -311,11 +314,8 @@ class Run:
             )
         key = fingerprint({**others, **own})
         store = Store(self.folder / question.folder, bare=True)
-        try:
-            if (kept := store.get(key)) is not None:
-                return kept
-        except Damaged as damage:
-            console.say(f"{damage}; it is computed again now")
+        if (kept := store.kept(key)) is not None:
+            return kept
         began = time.perf_counter()
         content = {
             "model": self.config.title,
@@ -340,14 +340,15 @@ class Run:
         """(classes, E) by this run's prompts, computed once and kept beside the weights."""
         words = self.words_for(images)
         path = self.folder / "texts" / f"{fingerprint({**words, 'weights': self.weights_digest})}.safetensors"
-        if not path.exists():
-            of = clip.class_embeddings if isinstance(clip, Loaded) else partial(class_embeddings, clip)
-            embeddings = of(images.class_names, words["prompts"]).cpu()
-            files.write_whole(path, lambda temporary: save_file({"classes": embeddings}, temporary))
-        try:
-            return load_file(path)["classes"]
-        except (SafetensorError, KeyError):
-            raise InputError(f"{path} is damaged: delete it, and it is computed again") from None
+        if path.exists():
+            try:
+                return read_tensor_file(path)["classes"]
+            except Damaged:
+                console.say(f"the text embeddings at {path} are damaged: computing them again")
+        of = clip.class_embeddings if isinstance(clip, Loaded) else partial(class_embeddings, clip)
+        embeddings = of(images.class_names, words["prompts"]).cpu()
+        write_tensors(path, {"classes": embeddings})
+        return embeddings
 
 
 class OfClasses(nn.Module):

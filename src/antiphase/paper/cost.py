@@ -118,6 +118,7 @@ class Prices:
 
     gpu: bool = False
     per_operation: dict[str, list[float]] = field(default_factory=dict)
+    _medians: dict[str, tuple[int, float]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def learned(cls, provenances: Iterable[dict[str, Any]], *, gpu: bool = False) -> Prices:
@@ -132,6 +133,13 @@ class Prices:
         if operations > 0:
             self.per_operation.setdefault(group, []).append(seconds / operations)
 
+    def _middle(self, group: str) -> float:
+        """The median of a group, found again only when it has learned more."""
+        own = self.per_operation[group]
+        if group not in self._medians or self._medians[group][0] != len(own):
+            self._medians[group] = (len(own), median(own))
+        return self._medians[group][1]
+
     @property
     def cells(self) -> int:
         return sum(map(len, self.per_operation.values()))
@@ -142,11 +150,9 @@ class Prices:
 
     def seconds(self, cell: Cell) -> float:
         group = price_group(cell)
-        if own := self.per_operation.get(group):
-            return operations(cell) * median(own)
-        here = [
-            median(prices) / self.listed(other) for other, prices in self.per_operation.items() if other not in TINY
-        ]
+        if group in self.per_operation:
+            return operations(cell) * self._middle(group)
+        here = [self._middle(other) / self.listed(other) for other in self.per_operation if other not in TINY]
         return operations(cell) * self.listed(group) * (median(here) if here else 1.0)
 
     @property

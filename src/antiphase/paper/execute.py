@@ -22,6 +22,7 @@ from antiphase.data.pair_catalog import is_captioned, load_pairs
 from antiphase.data.pairs import PairSet
 from antiphase.evals.config import EvalConfig
 from antiphase.evals.evaluate import evaluate
+from antiphase.files import DiskFull, room
 from antiphase.measures.success import accuracy
 from antiphase.models.prompts import templates
 from antiphase.models.run import Run, kept_epoch
@@ -42,7 +43,7 @@ from antiphase.paper.questions import (
 )
 from antiphase.results.ask import ask
 from antiphase.results.measure import lambda_rows_if_any, parameters
-from antiphase.store import Content, DiskFull, Entry, room
+from antiphase.store import Content, Entry
 from antiphase.training.clip_task import pairs_from_prompts, train_clip
 from antiphase.training.loop import Interrupted, train
 
@@ -278,7 +279,7 @@ def _settle(cell: Cell, place: Workplace, outcome: Outcome, answer: Callable[...
     clock, processor = time.perf_counter(), time.process_time()
     began = datetime.now(UTC).isoformat(timespec="seconds")
     try:
-        with room(ledger.folder):
+        with room(ledger.run_folder(cell.key)):
             result = answer(cell, place)
         seconds = time.perf_counter() - clock
         ledger.keep(cell, row_of(cell, place, result, (seconds, time.process_time() - processor), began))

@@ -10,6 +10,7 @@ data.json         the digest of every data set the rows were computed from
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -20,8 +21,10 @@ from filelock import FileLock
 
 from antiphase import files
 from antiphase.config import InputError, to_plain
+from antiphase.files import Damaged, room
+from antiphase.paper.ledger_index import Index, Stamp, Summary, changed, stamp
 from antiphase.paper.questions import Cell
-from antiphase.store import Content, Damaged, Entry, Store, agrees, held, read_entry, room
+from antiphase.store import Content, Entry, Store, agrees, held, read_entry
 
 Row = dict[str, Any]
 IN_ROW = (
@@ -81,29 +84,41 @@ class Ledger:
 
     def readable(self) -> Iterator[Row]:
         """Every row that is whole, with its answer; `damaged` names the others."""
-        for row in self._read():
-            if isinstance(row, dict):
-                yield row
+        for entry in self.rows.entries():
+            if not isinstance(entry, Damaged):
+                with contextlib.suppress(Damaged):
+                    yield entry.content | {"answer": self.answer(entry.content)}
+
+    def summaries(self) -> list[Summary]:
+        """Every row in a few words, damaged ones too; only those that changed since the last time are read."""
+        index, paths = Index(self.folder), sorted(self.rows.folder.glob("*.json"))
+        known = index.known()
+        fresh = {path.name: self._summary(path) for path in changed(paths, known, self.folder)}
+        if fresh:
+            index.add((name, *entry) for name, entry in fresh.items())
+        return [(fresh.get(path.name) or known[path.name])[-1] for path in paths]
+
+    def _summary(self, path: Path) -> tuple[Stamp, Stamp, Summary]:
+        at = stamp(path)
+        try:
+            row = read_entry(path).content
+        except Damaged as damage:
+            return at, (0, 0), Summary(path.stem, path.stem, None, {}, None, str(damage))
+        kept = row["kept"]["path"] if "kept" in row else None
+        answered, damage_ = (0, 0) if kept is None else stamp(self.folder / kept), None
+        try:
+            self.answer(row)
+        except Damaged as damage:
+            damage_ = str(damage)
+        return at, answered, Summary(row["key"], row["title"], row["scale"], row["provenance"], kept, damage_)
 
     def provenances(self) -> Iterator[Row]:
         """How and at what cost each finished cell was computed."""
-        for entry in self.rows.entries():
-            if not isinstance(entry, Damaged) and "provenance" in entry.content:
-                yield entry.content["provenance"]
+        return (summary.provenance for summary in self.summaries() if summary.provenance)
 
     def damaged(self) -> list[str]:
         """What is wrong with each row that cannot be read."""
-        return [str(row) for row in self._read() if isinstance(row, Damaged)]
-
-    def _read(self) -> Iterator[Row | Damaged]:
-        for entry in self.rows.entries():
-            if isinstance(entry, Damaged):
-                yield entry
-                continue
-            try:
-                yield entry.content | {"answer": self.answer(entry.content)}
-            except Damaged as damage:
-                yield damage
+        return [summary.damage for summary in self.summaries() if summary.damage is not None]
 
     def keep(self, cell: Cell, row: Row) -> None:
         """File a finished cell, whole or not at all; what it failed with before is forgotten."""
@@ -127,7 +142,7 @@ class Ledger:
     def check_data(self, name: str, split: str, content: str) -> None:
         """Every row of a ledger is about the same copy of a data set."""
         path, entry = self.folder / "data.json", f"{name}/{split}"
-        with room(self.folder):
+        with room(path):
             self.folder.mkdir(parents=True, exist_ok=True)
             with FileLock(self.folder / ".data.lock"):
                 known = files.read_json(path) if path.exists() else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from antiphase.config import Budget
@@ -215,10 +216,16 @@ class Study:
 
     def cells(self, grid: Grid) -> list[Cell]:
         """Every cell that its lines and predictions read, what those need, and the witnesses of its claims, in order."""
-        read = [cell for line in self.lines(grid) for cell in line.cells]
-        listed = self.predictions(grid)
-        read += [cell for prediction in listed if not prediction.optional for cell in prediction.cells]
-        return ordered([*read, *(witness for prediction in listed for witness in prediction.witnesses(grid))])
+        return list(_cells(self, grid))
 
     def table(self, grid: Grid, answers: Answers) -> list[TableRow]:
         return [row for line in self.lines(grid) for row in line.rows(answers)]
+
+
+@lru_cache(maxsize=500)
+def _cells(study: Study, grid: Grid) -> tuple[Cell, ...]:
+    """Listed once: thousands of configs are made on the way."""
+    read = [cell for line in study.lines(grid) for cell in line.cells]
+    listed = study.predictions(grid)
+    read += [cell for prediction in listed if not prediction.optional for cell in prediction.cells]
+    return tuple(ordered([*read, *(witness for prediction in listed for witness in prediction.witnesses(grid))]))

@@ -12,6 +12,7 @@ from typing import Any
 from antiphase.attacks.config import APGD, CW, FAB, PGD, AutoAttack, Square
 from antiphase.attacks.question import AttackQuestion
 from antiphase.config import Budget, InputError, Names, from_plain, to_plain
+from antiphase.files import Damaged
 from antiphase.measures.questions import (
     AlignmentQuestion,
     CancellationQuestion,
@@ -23,7 +24,7 @@ from antiphase.measures.questions import (
 from antiphase.paper.ledger import Ledger, Row
 from antiphase.paper.questions import Ask, Cell, Evaluate, Images, Model, OtherEncoder, Train, TrainClip, UserClip
 from antiphase.results.questions import BranchPictureQuestion
-from antiphase.store import Damaged, Question
+from antiphase.store import Question
 from antiphase.theory.question import AuditQuestion
 
 Plain = dict[str, Any]

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from antiphase import files
@@ -28,6 +27,7 @@ from antiphase.measures.distances import distances_of
 from antiphase.measures.success import rates_of
 from antiphase.models.run import Run
 from antiphase.store import Content, Store
+from antiphase.tensors import write_tensors
 
 PART = 256  # images held in memory; a part in work keeps a journal of those it is done with
 
@@ -93,7 +93,7 @@ def _compute(
     rows, store, parts = np.flatnonzero(standing), Store(folder), []
     for number, start in enumerate(range(0, len(rows), PART)):
         key = f"part-{number:05d}"
-        part = store.get(key) or store.put(
+        part = store.kept(key) or store.put(
             key, _part(model, images.take(rows[start : start + PART]), question, store.path(key), label, compile)
         )
         for journal in folder.glob(f"{_journal(store.path(key)).name}*"):  # an attack of several keeps one for each
@@ -171,7 +171,7 @@ def _part(
             _save_png(model, pixels, predictions, batch.ids[fooled.numpy()], path)
         else:
             tensors = {"adversarial": result.adversarial[fooled], "ids": torch.from_numpy(batch.ids)[fooled]}
-            files.write_whole(path.with_suffix(".safetensors"), lambda temporary: save_file(tensors, temporary))
+            write_tensors(path.with_suffix(".safetensors"), tensors)
     return {
         "label": result.labels.tolist(),
         "clean": result.clean_prediction.tolist(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.stats import spearmanr
+import scipy  # scipy.stats is loaded when it is first used: it takes seconds
 
 from antiphase.measures.branch_pairs import amplification
 from antiphase.measures.stats import Array, decided, holm, largest_finite, mean_interval, median_finite
@@ -212,7 +212,7 @@ def independence(e: Evidence) -> AuditRow:
             a, c = a[np.isfinite(a * c)], c[np.isfinite(a * c)]
             fewest = min(fewest, len(a))
             flat = len(a) < ENOUGH or np.ptp(a) <= 1e-6 or np.ptp(c) <= 1e-6  # a constant depends on nothing
-            tests.append((0.0, 1.0) if flat else tuple(map(float, spearmanr(a, c))))
+            tests.append((0.0, 1.0) if flat else tuple(map(float, scipy.stats.spearmanr(a, c))))
     adjusted = np.array(holm([p for _, p in tests]))
     few = not_evaluated(f"needs at least {ENOUGH} images, there are {fewest}")
     return AuditRow(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.stats import chi2
+import scipy  # scipy.stats is loaded when it is first used: it takes seconds
 
 from antiphase.measures.branch_pairs import amplification, orthogonal_amplification
 from antiphase.measures.radius import LABEL, radius
@@ -116,7 +116,7 @@ def fixed_constants(e: Evidence) -> AuditRow:
     log = np.where(known, np.log(np.maximum(gamma, 1e-300)), 0.0)
     middle = (weight * log).sum(axis=0) / np.maximum(weight.sum(axis=0), 1e-300)
     n = known.sum(axis=0)
-    p = np.array(holm(chi2.sf((weight * (log - middle) ** 2).sum(axis=0), np.maximum(n - 1, 1)).tolist()))
+    p = np.array(holm(scipy.stats.chi2.sf((weight * (log - middle) ** 2).sum(axis=0), np.maximum(n - 1, 1)).tolist()))
     quantiles = ", ".join(f"{q:.3g}" for q in np.nanquantile(gamma, [0.05, 0.5, 0.95]))
     return AuditRow(
         name,

@@ -124,8 +124,7 @@ def _digest(shards: tuple[Path, ...], chosen: list[tuple[int, Sample]]) -> str:
 def index(shard: Path) -> tuple[list[Sample], str | None]:
     """The samples of a shard in their order, and the key at which it breaks off; None if it is whole. Kept for the next time."""
     kept = cache.cache_root() / f"shard-{hashlib.sha256(f'v1/{stamp([shard])}'.encode()).hexdigest()[:24]}.json"
-    if kept.exists():
-        stored = files.read_json(kept, "samples", "cut")
+    if (stored := files.read_kept(kept, "samples", "cut")) is not None:
         return [Sample(**sample) for sample in stored["samples"]], stored["cut"]
     samples, cut = _walk(shard)
     files.write_json(kept, {"samples": [asdict(sample) for sample in samples], "cut": cut, "of": str(shard)})

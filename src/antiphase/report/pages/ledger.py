@@ -6,14 +6,16 @@ import shlex
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from antiphase.config import InputError
+from antiphase.files import Damaged
 from antiphase.measures.stats import Contrast, Verdict
 from antiphase.paper.catalog import studies
 from antiphase.paper.claims import verdicts
 from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
+from antiphase.paper.ledger_index import Summary
 from antiphase.paper.questions import Ask
 from antiphase.paper.study import MODELS, Answers, Study
 from antiphase.report.figures.figure1 import figure1
@@ -24,8 +26,8 @@ from antiphase.report.pages.cards import command
 from antiphase.report.paper_tables import SUBJECTS, paper_table
 from antiphase.report.sentences import headline
 from antiphase.results.questions import BranchPictureQuestion
-from antiphase.scales import ScaleName
-from antiphase.store import Damaged, read_entry
+from antiphase.scales import SCALES, ScaleName
+from antiphase.store import read_entry
 
 Row = dict[str, Any]
 IN_THE_PAPER = ("fig1", "fig2", "table1", "fig3", "fig4", "fig5", "table2", "table3", "fig6")  # its order
@@ -34,20 +36,20 @@ IN_THE_PAPER = ("fig1", "fig2", "table1", "fig3", "fig4", "fig5", "table2", "tab
 def ledger_page(folder: Path, scale: ScaleName | None = None, data: str | None = None) -> Page:
     """Every claim with its verdict, the lens, and a section per study: its figure and table, or the command that runs it."""
     ledger = Ledger(folder)
-    damaged, rows = ledger.damaged(), list(ledger.readable())
+    rows = ledger.summaries()
     chosen: ScaleName = scale or _scale_of(rows)
     grid, answers = Grid.at(chosen, data), Answers(ledger)
-    mine = [row for row in rows if row["scale"] == chosen]
+    mine = [row for row in rows if row.scale == chosen]
     sections = _sections(grid, answers, folder)
     decided = _decided(grid, answers)
     pair = [grid.vit(0).key, grid.diffvit(0).key]
-    looks = _looks(folder, sorted(mine, key=lambda row: row["key"] not in pair))
+    looks = _looks(folder, sorted(mine, key=lambda row: row.key not in pair))
     return Page(
         title="Differential attention under attack",
         lede=f"The papers' claims, tables and figures held against our own runs: {grid.data}, scale {chosen}, {len(mine)} "
         "finished cells.",
         headline=_headline(grid, decided),
-        findings=tuple(f"A row cannot be read: {sentence}" for sentence in damaged),
+        findings=tuple(f"A row cannot be read: {sentence}" for sentence in (row.damage for row in rows) if sentence),
         verdicts=decided,
         models=tuple(Model(name=name, title="") for name in MODELS[:2]),
         places=PLACES,
@@ -59,11 +61,10 @@ def ledger_page(folder: Path, scale: ScaleName | None = None, data: str | None =
     )
 
 
-def _scale_of(rows: list[Row]) -> ScaleName:
+def _scale_of(rows: list[Summary]) -> ScaleName:
     """The scale with most rows; an empty ledger is shown at the scale of a laptop."""
-    counts = Counter(row["scale"] for row in rows)
-    scale: ScaleName = counts.most_common(1)[0][0] if counts else "cpu"
-    return scale
+    counts = Counter(row.scale for row in rows if row.scale in SCALES)
+    return cast(ScaleName, counts.most_common(1)[0][0]) if counts else "cpu"
 
 
 # ------------------------------------------------------------------------------------------------- verdicts
@@ -200,14 +201,14 @@ def _figure(study: Study, grid: Grid, answers: Answers, lines: list[Row]) -> Fig
     return study_figure(f"{study.name}-figure", "Its readings", lines, PLACES)
 
 
-def _looks(folder: Path, rows: list[Row]) -> tuple[tuple[str, Row], ...]:
+def _looks(folder: Path, rows: list[Summary]) -> tuple[tuple[str, Row], ...]:
     """The latest look of each trained model that somebody has shown images to."""
     looks = []
     for row in rows:
-        kept = sorted((folder / "runs" / row["key"] / "looks").glob("*.json"), key=lambda p: p.stat().st_mtime)
+        kept = sorted((folder / "runs" / row.key / "looks").glob("*.json"), key=lambda p: p.stat().st_mtime)
         if kept:
             try:
-                looks.append((row["title"], read_entry(kept[-1], bare=True).content))
+                looks.append((row.title, read_entry(kept[-1], bare=True).content))
             except InputError:
                 continue  # a look is no row of the ledger: it is made again by the command that the slot names
     return tuple(looks)
@@ -217,12 +218,13 @@ def _look_command(folder: Path, keys: list[str], scale: ScaleName) -> str:
     return command("look", [folder / "runs" / key for key in keys], f"--scale {scale}")
 
 
-def _made(rows: list[Row]) -> tuple[tuple[str, str], ...]:
-    if not rows:
+def _made(rows: list[Summary]) -> tuple[tuple[str, str], ...]:
+    costs = [row.provenance for row in rows if row.provenance]
+    if not costs:
         return ()
-    newest = max(rows, key=lambda row: str(row["provenance"]["began"]))["provenance"]
-    data = sorted({f"{name} {digest}" for row in rows for name, digest in dict(row["provenance"]["data"]).items()})
-    hours = sum(row["provenance"]["seconds"] for row in rows) / 3600
+    newest = max(costs, key=lambda cost: str(cost["began"]))
+    data = sorted({f"{name} {digest}" for cost in costs for name, digest in dict(cost["data"]).items()})
+    hours = sum(cost["seconds"] for cost in costs) / 3600
     return (
         ("cells", f"{len(rows)}, {hours:.2f} hours"),
         ("last begun", str(newest["began"])),

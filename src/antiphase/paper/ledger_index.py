@@ -1,0 +1,96 @@
+"""An index of a ledger's rows, so that what is asked of all of them at once does not read all of them again.
+
+It is a cache outside the ledger: what it knows of a file holds as long as the file has the same time and size, and a file
+that it does not know is read and checked. Numbers never come from it: an answer is read from its own file, digest and all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from antiphase.data.cache import cache_root
+
+FORMAT = 1  # raised when a summary gains a field
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What lists and totals need to know of a finished cell."""
+
+    key: str
+    title: str
+    scale: str | None
+    provenance: dict[str, Any]  # what it cost, and what it was computed with and from
+    kept: str | None  # where its answer lies; None: in the row
+    damage: str | None = None  # what is wrong with the row or its answer
+
+
+Stamp = tuple[int, int]  # time of the last change in nanoseconds, and size
+
+
+def stamp(path: Path) -> Stamp:
+    """(0, 0) of a file that is not there."""
+    try:
+        about = path.stat()
+    except OSError:
+        return (0, 0)
+    return about.st_mtime_ns, about.st_size
+
+
+class Index:
+    """Summaries by the path of their row; they hold for the row and the answer as they were when they were read."""
+
+    def __init__(self, folder: Path) -> None:
+        name = hashlib.sha256(f"v{FORMAT}/{folder.resolve()}".encode()).hexdigest()[:24]
+        self.folder, self.path = folder, cache_root() / f"ledger-{name}.sqlite"
+
+    def known(self) -> dict[str, tuple[Stamp, Stamp, Summary]]:
+        """By the name of the row's file: the stamps of row and answer, and the summary. Empty if there is no index, or no
+        readable one."""
+        try:
+            with closing(self._open()) as table:
+                return {name: _unpacked(packed) for name, packed in table.execute("SELECT name, packed FROM rows")}
+        except (sqlite3.Error, OSError, ValueError, TypeError, KeyError):
+            return {}
+
+    def add(self, entries: Iterable[tuple[str, Stamp, Stamp, Summary]]) -> None:
+        """A cache that cannot be written is done without."""
+        packed = [(name, json.dumps([row, answer, asdict(summary)])) for name, row, answer, summary in entries]
+        with contextlib.suppress(sqlite3.Error, OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self._write(packed)
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError):  # locked, or nowhere to write: the next time
+                    raise
+                self.path.unlink(missing_ok=True)  # damaged: begin again
+                self._write(packed)
+
+    def _write(self, packed: list[tuple[str, str]]) -> None:
+        with closing(self._open()) as table, table:
+            table.execute("CREATE TABLE IF NOT EXISTS rows (name TEXT PRIMARY KEY, packed TEXT)")
+            table.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?)", packed)
+
+    def _open(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, timeout=5)
+
+
+def _unpacked(packed: str) -> tuple[Stamp, Stamp, Summary]:
+    row, answer, summary = json.loads(packed)
+    return (row[0], row[1]), (answer[0], answer[1]), Summary(**summary)
+
+
+def changed(paths: Iterable[Path], known: dict[str, tuple[Stamp, Stamp, Summary]], folder: Path) -> Iterator[Path]:
+    """The rows that are not as the index knows them."""
+    for path in paths:
+        at = known.get(path.name)
+        if at is None or at[0] != stamp(path) or (at[2].kept is not None and at[1] != stamp(folder / at[2].kept)):
+            yield path
