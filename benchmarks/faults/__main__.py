@@ -1,0 +1,134 @@
+"""python -m benchmarks.faults: everything that can go wrong, tried; docs/reliability.md is its table. It goes on where it was.
+
+`--only kills` plays one kind, `--slice 300` random trials for so many seconds (a test of every change), `--seed` chooses them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from antiphase import console, files
+from antiphase.store import Store
+from benchmarks.faults import child, command_lines, corruptions, full_disks, kills, misuses
+from benchmarks.faults.scene import Scene
+from benchmarks.faults.trial import Outcome, Trial
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reliability.md"
+KINDS = {
+    "kills": kills.trials,
+    "full disks": full_disks.trials,
+    "corruptions": corruptions.trials,
+    "command lines": command_lines.trials,
+    "misuses": misuses.trials,
+}
+SAID = {
+    "kills": "a command is killed up to three times, at random moments and at changes of the file system, and asked again",
+    "full disks": "a command on a disk that fills up at ten levels, then again with room",
+    "corruptions": "one byte of a stored file is changed, of every kind of file that is kept",
+    "hostile files": "checkpoints, archives, tables and folders made to break what reads them",
+    "command lines": "random flags and words",
+    "misuses": "the Python interface called wrongly",
+}
+
+
+def commit() -> str:
+    """Of the code that is tried; with a mark if it was changed since."""
+    shown = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--exclude=*"], cwd=ROOT, capture_output=True, text=True
+    )
+    return shown.stdout.strip() or "unknown"
+
+
+def play(trial: Trial, scene: Scene) -> Outcome:
+    folder = scene.folder / "trial"
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        return trial.play(scene, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def all_trials(only: Iterable[str] = ()) -> list[Trial]:
+    return [trial for kind, listed in KINDS.items() if not only or kind in only for trial in listed()]
+
+
+def slice_of(seconds: float, seed: int, folder: Path) -> dict[str, Outcome]:
+    """Random trials of every kind for so long; what came of each, by name."""
+    child.warm_up()
+    scene, listed = Scene(folder), all_trials()
+    scene.prepare()
+    random.Random(seed).shuffle(listed)
+    began, outcomes = time.monotonic(), {}
+    for trial in listed:
+        if time.monotonic() - began > seconds:
+            break
+        outcomes[f"{trial.kind}: {trial.name}"] = play(trial, scene)
+    return outcomes
+
+
+def whole(only: list[str], folder: Path) -> None:
+    child.warm_up()
+    at = commit()
+    scene, store = Scene(folder / at), Store(folder / at / "outcomes")
+    scene.prepare()
+    listed = all_trials(only)
+    for number, trial in enumerate(listed, 1):
+        key = f"{trial.kind}-{files.digest_of(trial.name)[:16]}".replace(" ", "-")
+        if key in store:
+            continue
+        outcome = play(trial, scene)
+        store.put(key, {"kind": trial.kind, "name": trial.name, **vars(outcome)})
+        if outcome.verdict != "fine":
+            console.say(f"{trial.kind}: {trial.name}: {outcome.verdict}: {outcome.note}")
+        elif number % 25 == 0:
+            console.say(f"{number} of {len(listed)} trials")
+    if not only:
+        write_page(at, [entry.content for entry in store.entries() if not isinstance(entry, files.Damaged)])
+
+
+def write_page(at: str, rows: list[dict]) -> None:
+    """The table between the markers of docs/reliability.md."""
+    verdicts = ("lost", "silent", "traceback", "hang", "debris")
+    lines = [f"Commit {at}, {sum(row['faults'] for row in rows):,} faults.", ""]
+    lines += [
+        "| fault | what is done | tried | " + " | ".join(verdicts) + " |",
+        "|---|---|---:|" + "---:|" * len(verdicts),
+    ]
+    for kind in KINDS:
+        mine = [row for row in rows if row["kind"] == kind]
+        count = Counter(row["verdict"] for row in mine)
+        tried = sum(row["faults"] for row in mine)
+        lines.append(f"| {kind} | {SAID[kind]} | {tried} | " + " | ".join(str(count[v]) for v in verdicts) + " |")
+    bad = [row for row in rows if row["verdict"] != "fine"]
+    lines += ["", "No exception." if not bad else "Exceptions:", ""]
+    lines += [f"- {row['kind']}, {row['name']}: {row['verdict']}; {row['note']}" for row in bad]
+    begin, end = "<!-- faults -->\n", "<!-- end of faults -->"
+    text = PAGE.read_text()
+    before, after = text.partition(begin)[0], text.partition(end)[2]
+    files.write_text(PAGE, before + begin + "\n".join(lines).rstrip() + "\n" + end + after)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", nargs="*", default=[], choices=list(KINDS))
+    parser.add_argument("--slice", type=float, help="random trials for so many seconds, and no page")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "faults")
+    asked = parser.parse_args()
+    if asked.slice is None:
+        whole(asked.only, asked.folder.resolve())
+        return
+    for name, outcome in slice_of(asked.slice, asked.seed, asked.folder.resolve() / "slice").items():
+        print(f"{outcome.verdict:10} {name}: {outcome.note}")
+
+
+if __name__ == "__main__":
+    main()

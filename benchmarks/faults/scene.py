@@ -1,0 +1,108 @@
+"""What the trials are played on: a few small trained runs, and the commands that are put to them, with their results."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.faults import child
+
+SMALL = ["--width", "32", "--depth", "1", "--heads", "2", "--patch", "4", "--batch-size", "128"]
+FIXTURES = Path(__file__).parents[2] / "tests" / "fixtures"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line whose result can be compared; it writes below the folder that it is run in."""
+
+    name: str
+    argv: tuple[str, ...]
+    needs: tuple[str, ...] = ()  # what is copied into the folder first
+    pages: tuple[str, ...] = ()  # files whose text is part of the result
+
+
+def _command(name: str, line: str, needs: str = "", pages: str = "") -> Command:
+    return Command(name, (*line.split(), "--json"), tuple(needs.split()), tuple(pages.split()))
+
+
+TRAIN = f"train --out ViT --epochs 3 --train-images 600 --checkpoint-seconds 0.02 {' '.join(SMALL)}"
+COMMANDS = {
+    c.name: c
+    for c in (
+        _command("train", f"{TRAIN.replace('ViT', 'DiffViT')} --attention differential"),
+        _command("train-clip", "train-clip --variant DiffCLIP --epochs 1 --train-images 256 --out clip"),
+        _command("attack", "attack ViT --eps 8/255,16/255 --steps 10 --restarts 2 --images 300", "ViT"),
+        _command("attack-saved", "attack ViT --eps 16/255 --steps 5 --restarts 1 --images 64 --save", "ViT"),
+        _command("minimum-norm", "attack ViT --attack fmn --images 48", "ViT"),
+        _command("measure", "measure DiffViT --images 16", "DiffViT"),
+        _command("audit", "audit DiffViT ViT --quick --images 16 --out audit", "DiffViT ViT"),
+        _command(
+            "compare",
+            "compare ViT DiffViT --out comparison --eps 16/255 --steps 5 --restarts 1 --images 64",
+            "ViT DiffViT",
+        ),
+        _command("eval", "eval clip --on digits --images 64", "clip"),
+        _command("zero-shot-attack", "attack clip --eps 8/255 --steps 3 --restarts 1 --images 32", "clip"),
+        _command("look", "look ViT DiffViT --images 2", "ViT DiffViT"),
+        _command("convert", f"convert {FIXTURES}/diffclip.pt converted"),
+        _command("study", "study run fig5 --ledger ledger --seeds 1"),
+        _command("report", "report ViT DiffViT --out page", "ViT DiffViT"),
+    )
+}
+
+
+class Scene:
+    """The runs, made once per commit, and the result of every command when nothing goes wrong."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.runs = folder, folder / "runs"
+
+    def prepare(self) -> None:
+        self.runs.mkdir(parents=True, exist_ok=True)
+        made = {
+            "ViT": f"{TRAIN}",
+            "DiffViT": f"{TRAIN.replace('ViT', 'DiffViT')} --attention differential",
+            "clip": "train-clip --variant DiffCLIP --epochs 1 --train-images 256 --out clip",
+        }
+        for name, line in made.items():
+            if not (self.runs / name / "checkpoint.json").exists():
+                ended = child.run(line.split(), self.runs, patience=600)
+                assert ended.code == 0, f"{name} could not be trained: {ended.err}"
+        shutil.rmtree(self.runs / "cache", ignore_errors=True)
+
+    def lay(self, command: Command, folder: Path) -> Path:
+        """A fresh folder with what the command needs."""
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for name in command.needs:
+            shutil.copytree(self.runs / name, folder / name)
+        return folder
+
+    def reference(self, command: Command) -> dict[str, Any]:
+        """Its result, how long it took, how many file-system events and bytes; computed once."""
+        path = self.folder / "references" / f"{command.name}.json"
+        if not path.exists():
+            folder = self.lay(command, self.folder / "reference")
+            before = size_of(folder)
+            ended = child.run([*command.argv], folder, patience=600)
+            assert ended.code == 0, f"{command.name}: {ended.err}"
+            kept = {"result": result_of(ended), "seconds": ended.seconds, "bytes": size_of(folder) - before}
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(json.dumps(kept))
+        reference: dict[str, Any] = json.loads(path.read_text())
+        return reference
+
+
+def result_of(ended: child.Ended) -> Any:
+    return child.without_times(json.loads(ended.out))
+
+
+def size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def debris(folder: Path) -> list[str]:
+    return [str(path.relative_to(folder)) for path in folder.rglob("*") if path.name.endswith(".partial")]
