@@ -33,7 +33,7 @@ from torch import Tensor
 
 from antiphase import files
 from antiphase.config import to_plain
-from antiphase.models.checkpoint_formats import read_state
+from antiphase.models.weights import read_state
 from antiphase.models.config import ViTConfig
 from antiphase.models.run import save_checkpoint
 from antiphase.models.vit import build
@@ -248,7 +248,9 @@ _PLACES = {
 for _where, _name in _PLACES.items():
     for _what, _change in _TENSORS.items():
         if _what == "quantized" and _where != "a vision layer":
-            continue  # one is enough: it is slow to save
+            continue  # one is enough: torch warns of it
+        if _what == "overlapping" and _where in ("a head norm", "a last layer"):
+            continue  # a vector cannot
         case(f"convert: {_where} {_what}", _converting(_set(_name, _change)))
 for _what in ("empty", "complex", "of integers", "of booleans", "with NaN", "with inf"):
     case(

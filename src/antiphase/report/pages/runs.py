@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from antiphase import files
 from antiphase.config import Budget, InputError
 from antiphase.measures.stats import Unit
+from antiphase.models.run_json import read_about, read_log
 from antiphase.paper.study import Label, TableRow, Tick
 from antiphase.report.figures.models import AttackedModel, MeasuredModel, sensitivity_figure, success_figure
 from antiphase.report.lens_data import images_and_budgets
@@ -58,7 +58,7 @@ def runs_page(folders: Sequence[Path]) -> Page:
 
 
 def _read(name: str, folder: Path) -> RunResults:
-    about = files.read_json(files.require_run(folder) / "run.json", "model", "data", "environment")
+    about = read_about(folder)
     run = RunResults(name, folder, about, [], [], [], [])
     needs = {
         "attacks": ("rates", "eps", "data"),
@@ -92,7 +92,7 @@ def _looks(runs: list[RunResults]) -> tuple[tuple[str, Row], ...]:
 
 def _card(run: RunResults) -> Model:
     about = run.about
-    log = files.read_lines(run.folder / "log.jsonl")
+    log = read_log(run.folder)
     facts = [("data", Value(str((about["data"] or {}).get("name", "none: converted"))))]
     accuracies = {
         "train_accuracy": (f"train accuracy, last of {len(log)} epochs", "train"),
