@@ -28,15 +28,15 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from antiphase import files
 from antiphase.config import to_plain
-from antiphase.models.weights import read_state
 from antiphase.models.config import ViTConfig
 from antiphase.models.run import save_checkpoint
 from antiphase.models.vit import build
+from antiphase.models.weights import read_state
 
 Make = Callable[[Path], list[str]]
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -82,6 +82,10 @@ def _file(content: bytes, suffix: str = ".pt") -> Callable[[Path], Path]:
         return path
 
     return write
+
+
+def _convert(content: bytes, suffix: str = ".pt") -> Make:
+    return lambda folder: ["convert", str(_file(content, suffix)(folder)), str(folder / "out")]
 
 
 def _pickled(value: Any) -> bytes:
@@ -138,14 +142,13 @@ _TEXTS = {
 }
 for _what, _content in _TEXTS.items():
     for _suffix in (".pt", ".safetensors"):
-        case(
-            f"convert: a {_suffix} file {_what}",
-            lambda folder, write=_file(_content, _suffix): ["convert", str(write(folder)), str(folder / "out")],
-        )
+        case(f"convert: a {_suffix} file {_what}", _convert(_content, _suffix))
 _HEADERS = {
     "whose header is longer than it": _safetensors({}, length=2**40),
     "whose header is deep": _safetensors(b"[" * DEEP + b"]" * DEEP),
-    "whose header has a huge number": _safetensors(b'{"a":{"dtype":"F32","shape":[%s],"data_offsets":[0,4]}}' % DIGITS.encode()),
+    "whose header has a huge number": _safetensors(
+        b'{"a":{"dtype":"F32","shape":[%s],"data_offsets":[0,4]}}' % DIGITS.encode()
+    ),
     "whose header is a list": _safetensors([1]),
     "with a shape beyond it": _safetensors({"a": _entry("F32", [2**40], [0, 2**42])}),
     "with an overflowing shape": _safetensors({"a": _entry("F32", [2**62, 2**62], [0, 4])}, bytes(4)),
@@ -155,10 +158,7 @@ _HEADERS = {
     "of one other tensor": _safetensors({"a": _entry("F32", [1], [0, 4])}, bytes(4)),
 }
 for _what, _content in _HEADERS.items():
-    case(
-        f"convert: safetensors {_what}",
-        lambda folder, write=_file(_content, ".safetensors"): ["convert", str(write(folder)), str(folder / "out")],
-    )
+    case(f"convert: safetensors {_what}", _convert(_content, ".safetensors"))
 _LOADED = {
     "a list": [1],
     "a number": 3,
@@ -170,10 +170,7 @@ _LOADED = {
     "names with a terminal escape": {"\x1b[2Jvisual.blocks.0.\n": torch.ones(1)},
 }
 for _what, _value in _LOADED.items():
-    case(
-        f"convert: a checkpoint of {_what}",
-        lambda folder, value=_value: ["convert", str(_file(_saved(value))(folder)), str(folder / "out")],
-    )
+    case(f"convert: a checkpoint of {_what}", _convert(_saved(_value)))
 
 
 # ------------------------------------------------------------------------------------------------- convert: tensors
@@ -273,7 +270,14 @@ def _without(prefix: str) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
     return lambda tensors: {k: v for k, v in tensors.items() if not k.startswith(prefix)}
 
 
-for _gone in ("visual.blocks.0.", "visual.blocks.1.", "visual.blocks.", "transformer.resblocks.0.", "logit_scale", "visual."):
+for _gone in (
+    "visual.blocks.0.",
+    "visual.blocks.1.",
+    "visual.blocks.",
+    "transformer.resblocks.0.",
+    "logit_scale",
+    "visual.",
+):
     case(f"convert: without {_gone}*", _converting(_without(_gone)))
 
 
@@ -288,8 +292,7 @@ def _(folder: Path) -> list[str]:
 def _(folder: Path) -> list[str]:
     tensors = state()
     tensors["token_embedding.weight"] = torch.zeros(200_000, tensors["token_embedding.weight"].shape[1])
-    path = _file(_compressed(_saved({"state_dict": tensors})))(folder)
-    return ["convert", str(path), str(folder / "out")]
+    return _convert(_compressed(_saved({"state_dict": tensors})))(folder)
 
 
 @case("convert: one NaN in the older container")
@@ -391,7 +394,14 @@ ON_RUN: dict[str, Callable[[Path, Path], list[str]]] = {
     "measure": lambda run, _: ["measure", str(run), "--images", "2", "--draws", "1", "--device", "cpu"],
     "eval": lambda run, _: ["eval", str(run), "--tasks", "probe", "--images", "2", "--device", "cpu"],
     "look": lambda run, _: ["look", str(run), "--images", "2", "--device", "cpu"],
-    "compare": lambda run, out: ["compare", str(run), str(run_of_digits(run.parent / "twin")), "--out", str(out), *ATTACK[:-2]],
+    "compare": lambda run, out: [
+        "compare",
+        str(run),
+        str(run_of_digits(run.parent / "twin")),
+        "--out",
+        str(out),
+        *ATTACK[:-2],
+    ],
     "theory": lambda run, _: ["theory", str(run), "--base", str(run_of_digits(run.parent / "base")), "--images", "2"],
     "audit": lambda run, out: ["audit", str(run), "--quick", "--images", "2", "--out", str(out), "--device", "cpu"],
     "train": lambda run, out: ["train", "--config", str(run / "run.json"), "--out", str(out), "--device", "cpu"],
@@ -437,12 +447,33 @@ _FIELDS: dict[tuple[str | int, ...], tuple[Any, ...]] = {
     ("model", "heads"): (None, 0, -2, 3, 10**9, [2]),
     ("model", "patch"): (None, 0, 3, 10**9, "4"),
     ("model", "mlp_ratio"): (None, 0, -1, 1e9, 1e308, "x", []),
-    ("model", "attention"): (None, "softmax", [], [None], [{}], [{"kind": "Nothing"}], {"kind": "Softmax"}, [{"kind": "Softmax"}] * 99),
+    ("model", "attention"): (
+        None,
+        "softmax",
+        [],
+        [None],
+        [{}],
+        [{"kind": "Nothing"}],
+        {"kind": "Softmax"},
+        [{"kind": "Softmax"}] * 99,
+    ),
     ("model", "mean"): (None, "x", [], ["x"], [0.5, 0.5]),
     ("model", "std"): (0, -1, None, [0.0], 10**400),
     ("model", "init"): (None, "random", []),
     ("data",): (None, [], "digits", 3),
-    ("data", "shape"): (None, [], [1], [1, 8], ["1", "8", "8"], [1, 8, 10**9], [1, -8, -8], [1, 8, 8, 8], {}, "188", [True, 8, 8]),
+    ("data", "shape"): (
+        None,
+        [],
+        [1],
+        [1, 8],
+        ["1", "8", "8"],
+        [1, 8, 10**9],
+        [1, -8, -8],
+        [1, 8, 8, 8],
+        {},
+        "188",
+        [True, 8, 8],
+    ),
     ("data", "class_names"): (None, 3, "0123456789", [0, 1, 2], ["0"] * 10**5, {}, [None] * 10, ["\ud800"] * 10),
     ("training",): (None, [], "x", 3),
     ("environment",): (None, [], "x", 3),
@@ -459,7 +490,18 @@ _CHECKPOINT: dict[tuple[str | int, ...], tuple[Any, ...]] = {
     ("run",): (None, [], 3, "x"),
     ("tensors",): (None, [], 3, "x", {}),
     ("tensors", "weights"): (None, [], 3, "x", {}),
-    ("tensors", "weights", "file"): (None, [], 3, "", ".", "../../etc/passwd", "no.safetensors", "\x1b[31m", "x" * 5000, "a\0b"),
+    ("tensors", "weights", "file"): (
+        None,
+        [],
+        3,
+        "",
+        ".",
+        "../../etc/passwd",
+        "no.safetensors",
+        "\x1b[31m",
+        "x" * 5000,
+        "a\0b",
+    ),
     ("tensors", "weights", "sha256"): (None, [], 3, "x"),
     ("progress",): (None, [], 3, "x", {}),
     ("progress", "complete"): (None, "yes", 3, [], False),
@@ -481,30 +523,32 @@ for _verb in ("report", "compare"):
     case(f"{_verb}: log.jsonl is deep", _on_run(_verb, lambda _: "[" * DEEP + "]" * DEEP + "\n", "log.jsonl"))
 
 
-def _weights(change: Callable[[dict[str, Tensor]], Any]) -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        from safetensors.torch import load_file
-
+def _on_weights(verb: str, change: Callable[[dict[str, Tensor]], Any]) -> Make:
+    def make(folder: Path) -> list[str]:
         run = run_of_digits(folder)
         tensors = load_file(run / "weights-1.0.safetensors")
         tensors = change(tensors) or tensors
         save_checkpoint(run, {"weights": tensors}, {"epoch": 1, "complete": True}, tag="1.0")
-        return run
+        return ON_RUN[verb](run, folder / "out")
 
     return make
 
 
 _FIRST = "model.patch_embed.proj.weight"
-for _what in ("empty", "complex", "of integers", "of booleans", "with NaN", "with inf", "of another rank", "transposed"):
+for _what in (
+    "empty",
+    "complex",
+    "of integers",
+    "of booleans",
+    "with NaN",
+    "with inf",
+    "of another rank",
+    "transposed",
+):
     for _verb in ("attack", "measure"):
-        case(
-            f"{_verb}: weights whose patch embedding is {_what}",
-            lambda folder, verb=_verb, change=_set(_FIRST, _TENSORS[_what]): ON_RUN[verb](
-                _weights(change)(folder), folder / "out"
-            ),
-        )
-case("attack: weights without a tensor", lambda f: ON_RUN["attack"](_weights(_without(_FIRST))(f), f))
-case("attack: weights with one more tensor", lambda f: ON_RUN["attack"](_weights(_added("model.blocks.99999999.x"))(f), f))
+        case(f"{_verb}: weights whose patch embedding is {_what}", _on_weights(_verb, _set(_FIRST, _TENSORS[_what])))
+case("attack: weights without a tensor", _on_weights("attack", _without(_FIRST)))
+case("attack: weights with one more tensor", _on_weights("attack", _added("model.blocks.99999999.x")))
 
 
 @case("attack: checkpoint.json is a FIFO")
@@ -583,7 +627,20 @@ def image_folder(folder: Path) -> Path:
 def _training(folder: Path, change: Callable[[Path], Any]) -> list[str]:
     images = image_folder(folder)
     change(images / "train" / "cat")
-    words = ["--data", str(images), "--image-size", "8", "--patch", "4", "--width", "8", "--heads", "2", "--epochs", "1"]
+    words = [
+        "--data",
+        str(images),
+        "--image-size",
+        "8",
+        "--patch",
+        "4",
+        "--width",
+        "8",
+        "--heads",
+        "2",
+        "--epochs",
+        "1",
+    ]
     return ["train", "--out", str(folder / "out"), *words, "--device", "cpu"]
 
 
@@ -801,6 +858,7 @@ for _verb in ("train", "train-clip"):
 
 
 _FACTORY = "import torch\nfrom torch import nn\nPREPROCESSING = 'none'\n"
+_MODEL = "class M(nn.Module):\n    def forward(self, x):\n        {}\n\ndef make():\n    return M().eval()\n"
 _MODELS = {
     "that raises": "def make():\n    raise RuntimeError('\\x1b[31mno\\nmodel')\n",
     "that exits": "def make():\n    raise SystemExit(0)\n",
@@ -808,8 +866,8 @@ _MODELS = {
     "that recurses": "def make():\n    return make()\n",
     "that is no Python": "def make(:\n",
     "with zero bytes": "\0",
-    "whose model raises": "class M(nn.Module):\n    def forward(self, x):\n        raise ValueError('a\\nb')\n\ndef make():\n    return M().eval()\n",
-    "whose model returns NaN": "class M(nn.Module):\n    def forward(self, x):\n        return x.flatten(1)[:, :10] * float('nan')\n\ndef make():\n    return M().eval()\n",
+    "whose model raises": _MODEL.format("raise ValueError('a\\nb')"),
+    "whose model returns NaN": _MODEL.format("return x.flatten(1)[:, :10] * float('nan')"),
 }
 for _what, _text in _MODELS.items():
 
@@ -820,7 +878,14 @@ for _what, _text in _MODELS.items():
         return ["audit", spec, "--data", "digits", "--quick", "--images", "2", "--out", str(folder / "out")]
 
 
-for _what in ("of nothing", "of one byte", "of text", "of a zip without anything", "of a pickled list", "of a pickle that calls"):
+for _what in (
+    "of nothing",
+    "of one byte",
+    "of text",
+    "of a zip without anything",
+    "of a pickled list",
+    "of a pickle that calls",
+):
 
     @case(f"audit: --weights {_what}")
     def _(folder: Path, content: bytes = _TEXTS[_what]) -> list[str]:

@@ -268,7 +268,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is nested too deeply to be read") from None
     except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # also numbers and dates that are none
         raise InputError(f"{path} is not YAML: {' '.join(str(error).split())[:300]}") from None
-    if not isinstance(plain, dict):
+    if not isinstance(plain, dict) or not plain:
         raise InputError(f"{path} is not a config: it holds no sections such as 'model:'")
     _check_expanded(plain, path)
     return plain

@@ -21,14 +21,14 @@ _shown: list[Progress] = []  # the bar on the screen, if there is one
 # ------------------------------------------------------------------------------------------------- names of others
 
 
-def visible(text: str) -> str:
-    """The text on one line, with what would move, colour, hide or reorder it written as an escape: \\n, \\x1b, \\u202e.
+def visible(text: str, keep: str = "") -> str:
+    r"""The text on one line, with what would move, colour, hide or reorder it written as an escape: \n, \x1b, \u202e.
 
-    Names of files, classes and models come from anybody. Letters of every script stay as they are.
+    Names of files, classes and models come from anybody. Letters of every script stay as they are, and what `keep` lists.
     """
     if text.isprintable():  # almost always; a space is, no other separator and no mark of direction
         return text
-    return "".join(c if _is_harmless(c) else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if c in keep or _is_harmless(c) else c.encode("unicode_escape").decode() for c in text)
 
 
 def _is_harmless(character: str) -> bool:
@@ -36,13 +36,13 @@ def _is_harmless(character: str) -> bool:
     return character.isprintable() or character in "\u200c\u200d" or unicodedata.category(character) == "Zs"
 
 
-def all_visible(value: Any) -> Any:
+def all_visible(value: Any, keep: str = "") -> Any:
     """The same of every string in a result, its keys too."""
     if isinstance(value, str):
-        return visible(value)
+        return visible(value, keep)
     if isinstance(value, dict):
-        return {all_visible(key): all_visible(part) for key, part in value.items()}
-    return type(value)(map(all_visible, value)) if type(value) in (list, tuple) else value
+        return {all_visible(key, keep): all_visible(part, keep) for key, part in value.items()}
+    return type(value)([all_visible(part, keep) for part in value]) if type(value) in (list, tuple) else value
 
 
 # ------------------------------------------------------------------------------------------------- progress

@@ -10,6 +10,7 @@ import tyro
 
 from antiphase import files
 from antiphase.config import InputError
+from antiphase.console import all_visible
 from antiphase.data.catalog import check_name
 from antiphase.paper.ledger import is_ledger
 from antiphase.scales import ScaleName
@@ -43,7 +44,7 @@ def run(command: Command) -> dict[str, Any]:
     if not others and (first / "comparison.json").is_file():
         from antiphase.report.pages.comparison import NEEDS, comparison_page
 
-        stored = files.read_json(first / "comparison.json", *NEEDS)
+        stored = all_visible(files.read_json(first / "comparison.json", *NEEDS))
         with files.of_another_shape(first / "comparison.json"):
             return _written(command, first, lambda: comparison_page(stored, str(first / "comparison.json")))
     if not others and is_ledger(first):

@@ -162,21 +162,13 @@ class Run:
     @property
     def weights_digest(self) -> str:
         if isinstance(self.config, ForeignConfig):
-            return str(self._source_entry("sha256"))
+            return str(self.about["source"]["sha256"])
         return _entry(self.folder, "weights")["sha256"]
 
     @cached_property
     def source(self) -> Source:
         """Where a model that was made elsewhere is built from."""
-        return from_plain(Source, self._source_entry("from"), where=str(self.folder / "run.json"))
-
-    def _source_entry(self, name: str) -> Any:
-        source = self.about.get("source", {})
-        if name not in source:
-            raise InputError(
-                f"{self.folder / 'run.json'} has no entry 'source.{name}': it was altered or is something else"
-            )
-        return source[name]
+        return from_plain(Source, self.about["source"]["from"], where=str(self.folder / "run.json"))
 
     @cached_property
     def loaded(self) -> Loaded:
@@ -287,7 +279,7 @@ class Run:
         if isinstance(self.config, CLIPConfig):
             return 3, self.config.vision.image, self.config.vision.image
         if isinstance(self.config, ForeignConfig):
-            side = self.config.preprocessing.side or self._source_entry("side")
+            side = self.config.preprocessing.side or self.about["source"]["side"]
             return self.config.channels, side, side
         channels, height, width = self._trained_on["shape"]
         return channels, height, width
@@ -321,6 +313,8 @@ class Run:
         store = Store(self.folder / question.folder, bare=True)
         try:
             if (kept := store.get(key)) is not None:
+                if not all(isinstance(kept.content.get(name), dict) for name in ("data", "environment")):
+                    raise Damaged(f"{kept.path} is no answer to a question about a run")
                 return kept
         except Damaged as damage:
             console.say(f"{damage}; it is computed again now")

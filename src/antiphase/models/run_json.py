@@ -21,6 +21,8 @@ ABOUT: dict[str, Any] = {  # of run.json
     "title": str,
     "scale": str | None,
     "model": Mapping,
+    "model.vision": Mapping,
+    "model.vision.image": int,
     "training": Mapping,
     "training.seed": int,
     "data": Mapping,
@@ -70,15 +72,27 @@ def read_about(folder: Path) -> dict[str, Any]:
     """run.json: model, training, data, seed, versions; a converted run has no training and no data."""
     path = files.require_run(folder) / "run.json"
     about: dict[str, Any] = files.read_json(path, "model", "training", "data", "environment")
-    check_entries(about, ABOUT, path)
-    data = about["data"]
-    if data and about["model"].get("kind") == "ViTConfig":
-        for name in ("name", "origin", "shape", "class_names", "train", "test"):
-            if name not in data:
-                raise InputError(f"{path} has no entry 'data.{name}': it was altered or is something else")
-    if "shape" in data and min(data["shape"]) < 1:
-        raise InputError(f"{path}: data.shape is {shown(data['shape'])}, and images have at least one pixel")
+    check_about(about, path)
     return about
+
+
+def check_about(about: dict[str, Any], path: Path) -> None:
+    """Refuse a run.json whose entries are not what they are used as; a config file has some of them, or none."""
+    check_entries(about, ABOUT, path)
+    data, model, needed = about.get("data"), about.get("model", {}), []
+    if data:
+        needed = ["data.origin", "data.train.images"]
+    if data and model.get("kind") == "ViTConfig":
+        needed += ["data.name", "data.shape", "data.class_names", "data.test.images"]
+    if model.get("kind") == "ForeignConfig":
+        needed += ["title", "source.from", "source.sha256", "source.side"]
+    if "vision" in model:
+        needed += ["model.vision.image"]
+    for name in needed:
+        if _entry(about, name) is _ABSENT:
+            raise InputError(f"{path} has no entry {name!r}: it was altered or is something else")
+    if data and "shape" in data and min(data["shape"]) < 1:
+        raise InputError(f"{path}: data.shape is {shown(data['shape'])}, and images have at least one pixel")
 
 
 def read_checkpoint(folder: Path) -> dict[str, Any]:
@@ -117,14 +131,21 @@ def check_entries(value: dict[str, Any], entries: dict[str, Any], where: object)
     if _depth(value) > DEEPEST:
         raise InputError(f"{where} is nested more than {DEEPEST} levels deep: it is nothing that antiphase wrote")
     for name, kind in entries.items():
-        inner: Any = value
-        for part in name.split("."):
-            if not isinstance(inner, dict) or part not in inner:
-                break
-            inner = inner[part]
-        else:
-            if not fits(inner, kind):
-                raise InputError(f"{where}: {name} is {shown(inner)}, which is not {_words(kind)}")
+        inner = _entry(value, name)
+        if inner is not _ABSENT and not fits(inner, kind):
+            raise InputError(f"{where}: {name} is {shown(inner)}, which is not {_words(kind)}")
+
+
+_ABSENT = object()
+
+
+def _entry(value: Any, name: str) -> Any:
+    """What lies in nested mappings under a name such as data.train.images."""
+    for part in name.split("."):
+        if not isinstance(value, dict) or part not in value:
+            return _ABSENT
+        value = value[part]
+    return value
 
 
 def fits(value: Any, kind: Any) -> bool:

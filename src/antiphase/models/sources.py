@@ -299,7 +299,7 @@ def _file(source: Source, preprocessing: Preprocessing | None) -> Loaded:
         )
     try:
         model: Any = make()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"{source.name} failed: {_first_line(error)}") from error
     said = getattr(module, "PREPROCESSING", None)
     if isinstance(model, tuple) and len(model) == 2:
@@ -326,7 +326,7 @@ def _run_file(path: Path) -> Any:
     sys.path.insert(0, beside)  # what lies beside it can be imported, as if it were run
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"{path} cannot be run: {_first_line(error)}") from error
     finally:
         sys.path.remove(beside)
@@ -389,6 +389,10 @@ def describe(
         if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != PROBE:
             what = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
             raise InputError(f"{title} returned {what} for {PROBE} images: expected ({PROBE}, classes) logits")
+        if bool(logits.isnan().any()):
+            raise InputError(
+                f"{title} returned NaN for images of random pixels: its weights or its preprocessing are wrong"
+            )
         inside = _attention(classifier, pixels.to(device), logits)
     classes = known.pop("classes", logits.shape[1])
     known.setdefault("parameters", sum(p.numel() for p in classifier.parameters()))

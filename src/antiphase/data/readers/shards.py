@@ -163,7 +163,7 @@ def _walk(shard: Path) -> tuple[list[Sample], str | None]:
     try:
         with _Bounded(shard) as file, tarfile.open(fileobj=file, mode="r:") as tar:
             for member in tar:
-                end = member.offset_data + -(-member.size // BLOCK) * BLOCK
+                end = tar.offset  # of what follows: a sparse member is shorter there than it says
                 path = PurePosixPath(member.name)
                 if not member.isfile() or path.name.startswith("."):
                     continue

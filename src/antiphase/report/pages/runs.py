@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from antiphase.config import Budget, InputError
+from antiphase.console import all_visible, visible
 from antiphase.measures.stats import Unit
 from antiphase.models.run_json import read_about, read_log
 from antiphase.paper.study import Label, TableRow, Tick
@@ -39,8 +40,10 @@ class RunResults:
 
 def runs_page(folders: Sequence[Path]) -> Page:
     """A card for each run, the lens, and every attack, measure and evaluation that the folders hold."""
-    names = [folder.resolve().name for folder in folders]
-    runs = [_read(name if names.count(name) == 1 else str(folder), folder) for name, folder in zip(names, folders)]
+    names = [visible(folder.resolve().name) for folder in folders]
+    runs = [
+        _read(name if names.count(name) == 1 else visible(str(folder)), folder) for name, folder in zip(names, folders)
+    ]
     runs.sort(key=lambda run: str(run.about.get("title", "")).startswith("Diff"))  # softmax first, as on every page
     data = ["--data NAME"] if any(needs_data(run.about) for run in runs) else []
     looks = _looks(runs)
@@ -58,7 +61,7 @@ def runs_page(folders: Sequence[Path]) -> Page:
 
 
 def _read(name: str, folder: Path) -> RunResults:
-    about = read_about(folder)
+    about = all_visible(read_about(folder))
     run = RunResults(name, folder, about, [], [], [], [])
     needs = {
         "attacks": ("rates", "eps", "data"),
@@ -74,6 +77,7 @@ def _read(name: str, folder: Path) -> RunResults:
             except InputError as error:
                 run.errors.append(str(error))
                 continue
+            content = all_visible(content)
             if all(key in content for key in keys):  # measures also has answers without rows: of the theory audit
                 cells.append((path.stat().st_mtime, path.name, content))
         getattr(run, kind).extend(cell for *_, cell in sorted(cells, key=lambda c: c[:2]))
