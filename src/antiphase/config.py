@@ -223,7 +223,7 @@ def read_text(path: Path, what: str = "") -> str:
             raise InputError(f"{what}{path} is not a regular file: it is a folder, a pipe or a device")
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise InputError(f"{what}{path} is not text in UTF-8") from None
+        raise InputError(f"{what}{path} is not a text file in UTF-8") from None
     except OSError as error:
         raise InputError(f"{what}{path} cannot be read: {error.strerror}") from None
     except ValueError:  # a zero byte in the name

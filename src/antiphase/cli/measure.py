@@ -172,7 +172,7 @@ def _captions(command: Command, run: Run) -> Captions:
             f"caption-correlation needs captions, and {what}: name a captioned set or a text file by --captions"
         )
     if Path(name).is_file() and not is_captioned(name):
-        lines = [line.strip() for line in read_text(Path(name), "the captions ").splitlines()]
+        lines = [line.strip() for line in read_text(Path(name)).splitlines()]
         return Captions(Path(name).name, "all", tuple(filter(None, lines)))
     pairs = load_pairs(name, "test", root=command.source.data_root)
     return Captions.of(pairs, command.source.images, command.seed)

@@ -17,7 +17,7 @@ from antiphase.config import InputError, shown
 from antiphase.models.clip import CLIP
 from antiphase.models.clip_config import CLIPConfig, TextConfig, VisionConfig
 from antiphase.models.config import Attention, Differential, Softmax
-from antiphase.models.weights import Tensors, check_room, check_values, read_state, shape_text
+from antiphase.models.weights import Tensors, check_room, check_values, read_state, shape_text, short_name
 
 VISION, TEXT = "visual.blocks", "transformer.resblocks"  # the authors' names of the two towers
 
@@ -109,7 +109,7 @@ def _under_our_names(state: Tensors, config: CLIPConfig, path: Path) -> Tensors:
                 )
         tensors[name] = torch.cat([state[key] for key in theirs]) if len(theirs) > 1 else state[theirs[0]]
     if extra := sorted(set(state) - used):
-        raise InputError(f"{path} has a tensor {shown(extra[0])} that a {config.title} of this shape does not")
+        raise InputError(f"{path} has a tensor {short_name(extra[0])} that a {config.title} of this shape does not")
     check_values(state, path)
     return tensors
 

@@ -32,7 +32,7 @@ def templates(name: str) -> tuple[str, ...]:
         return tuple(template("{}") for template in OPENAI_IMAGENET_TEMPLATES)
     if name in PROMPT_SETS:
         return PROMPT_SETS[name]
-    lines = [line.strip() for line in read_text(Path(name), "the templates ").splitlines()]
+    lines = [line.strip() for line in read_text(Path(name)).splitlines()]
     read = tuple(filter(None, lines))
     if not read:
         raise InputError(f"{name} holds no template: write one per line, such as 'a photo of a {{}}'")

@@ -89,7 +89,7 @@ def check_sizes(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Refuse tensors that are not there (meta), not dense, empty, or larger than the bytes that hold them."""
     distinct: dict[tuple[Any, ...], int] = {}
     for name, tensor in tensors.items():
-        where = f"{path}: {_name(name)}"
+        where = f"{path}: {short_name(name)}"
         if tensor.is_meta:
             raise InputError(f"{where} is a meta tensor: it has a shape and no values")
         if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
@@ -122,19 +122,20 @@ def check_values(tensors: Mapping[str, Tensor], where: object, like: Mapping[str
         own = None if like is None else like.get(name)
         if own is not None and not own.is_floating_point():
             if tensor.dtype != own.dtype:
-                raise InputError(f"{where}: {_name(name)} holds {_kind(tensor)}, expected {_kind(own)}")
+                raise InputError(f"{where}: {short_name(name)} holds {_kind(tensor)}, expected {_kind(own)}")
             continue
         if not tensor.is_floating_point():
-            raise InputError(f"{where}: {_name(name)} holds {_kind(tensor)}: weights are floating-point numbers")
+            raise InputError(f"{where}: {short_name(name)} holds {_kind(tensor)}: weights are floating-point numbers")
         if not tensor.float().isfinite().all() and (own is None or bool(own.isfinite().all())):
-            raise InputError(f"{where}: {_name(name)} has values that are NaN or infinite")
+            raise InputError(f"{where}: {short_name(name)} has values that are NaN or infinite")
 
 
 def _kind(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _name(name: str) -> str:
+def short_name(name: str) -> str:
+    """Of a tensor, as a refusal shows it."""
     return name if len(name) <= 100 else f"{name[:60]}...{name[-20:]}"
 
 
@@ -153,7 +154,7 @@ def fill(model: nn.Module, state: Mapping[str, Tensor], misfit: str) -> None:
                 f"{misfit}: {name} has shape {shape_text(state[name].shape)}, expected {shape_text(tensor.shape)}"
             )
     if extra := sorted(set(state) - set(wanted)):
-        raise InputError(f"{misfit}: it has a tensor {_name(extra[0])} that the model does not have")
+        raise InputError(f"{misfit}: it has a tensor {short_name(extra[0])} that the model does not have")
     check_values(state, misfit, like=wanted)
     model.load_state_dict(state)
 
