@@ -39,7 +39,7 @@ class _Short(reprlib.Repr):
         self.maxstring, self.maxlong, self.maxother = 200, 40, 200
 
     def repr_int(self, x: int, level: int) -> str:
-        return super().repr_int(x, level) if x.bit_length() < 4096 else "a number of thousands of digits"  # type: ignore[misc]
+        return super().repr_int(x, level) if x.bit_length() < 4096 else "a number of thousands of digits"
 
 
 _short = _Short()

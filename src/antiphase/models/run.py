@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from antiphase import console, files, runtime
@@ -346,10 +345,10 @@ class Run:
             of = clip.class_embeddings if isinstance(clip, Loaded) else partial(class_embeddings, clip)
             embeddings = of(images.class_names, words["prompts"]).cpu()
             files.write_whole(path, lambda temporary: save_file({"classes": embeddings}, temporary))
-        try:
-            return load_file(path)["classes"]
-        except (SafetensorError, KeyError):
-            raise InputError(f"{path} is damaged: delete it, and it is computed again") from None
+        kept = read_safetensors(path).get("classes")
+        if kept is None or kept.ndim != 2 or len(kept) != images.classes or not kept.isfinite().all():
+            raise InputError(f"{path} is damaged: delete it, and it is computed again")
+        return kept
 
 
 class OfClasses(nn.Module):

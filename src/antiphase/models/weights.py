@@ -41,6 +41,9 @@ def read_state(path: Path) -> Tensors:
         raise InputError(f"{path} holds no weights: expected tensors by name, or an entry 'state_dict' with them")
     tensors = {str(name).removeprefix("module."): tensor for name, tensor in state.items()}
     check_sizes(tensors, path)
+    for name, tensor in tensors.items():
+        if tensor.numel() == 0:
+            raise InputError(f"{path}: {short_name(name)} has shape {shape_text(tensor.shape)}: it is empty")
     return tensors
 
 
@@ -86,7 +89,7 @@ def _check_archive(path: Path) -> None:
 
 
 def check_sizes(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Refuse tensors that are not there (meta), not dense, empty, or larger than the bytes that hold them."""
+    """Refuse tensors that are not there (meta), not dense, or larger than the bytes that hold them."""
     distinct: dict[tuple[Any, ...], int] = {}
     for name, tensor in tensors.items():
         where = f"{path}: {short_name(name)}"
@@ -94,8 +97,6 @@ def check_sizes(tensors: Mapping[str, Tensor], path: Path) -> None:
             raise InputError(f"{where} is a meta tensor: it has a shape and no values")
         if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
             raise InputError(f"{where} is sparse, quantized or nested: weights are dense tensors")
-        if tensor.numel() == 0:
-            raise InputError(f"{where} has shape {shape_text(tensor.shape)}: it is empty")
         size = tensor.numel() * tensor.element_size()
         if _overlaps(tensor):
             raise InputError(f"{where} repeats its values (an expanded tensor): save it with .clone()")

@@ -151,7 +151,7 @@ def member_limit() -> int:
 class _Bounded(io.FileIO):
     """A shard of which no more is read at once than a member may have: a header can announce any length."""
 
-    def read(self, size: int = -1, /) -> bytes:
+    def read(self, size: int | None = -1, /) -> bytes:
         if size is None or not 0 <= size <= member_limit() + BLOCK:
             raise InputError(f"{self.name} announces a header of {size:,} bytes: it is damaged, or no shard")
         return super().read(size) or b""
