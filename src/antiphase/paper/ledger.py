@@ -73,8 +73,8 @@ def _checked(entry: Entry) -> Entry:
         check_entries(row, ENTRIES, entry.path)
     except InputError as refusal:
         raise Damaged(f"{refusal}: move it away and run again") from None
-    kept = {"path", "digest"} <= row.get("kept", {}).keys()
-    if not ({"key", "title", "config"} <= row.keys() and ("answer" in row or kept)):
+    elsewhere = {"path", "digest"} <= row.get("kept", {}).keys() and {"key", "title"} <= row.keys()
+    if "config" not in row or not ("answer" in row or elsewhere):
         raise Damaged(f"{entry.path} is no row of a ledger: move it away and run again")
     return entry
 

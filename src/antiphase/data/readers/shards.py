@@ -153,7 +153,7 @@ class _Bounded(io.FileIO):
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or not 0 <= size <= member_limit() + BLOCK:
-            raise InputError(f"{self.name} announces a header of {size:,} bytes: it is damaged, or no shard")
+            raise InputError(f"{self.name} announces a header of {size} bytes: it is damaged, or no shard")
         return super().read(size) or b""
 
 
