@@ -212,6 +212,10 @@ def check_normalisation(
             raise InputError(f"{name}={value} must be finite numbers, one for all channels or one for each")
         if name == "std" and min(values) <= 0:
             raise InputError(f"std={value} must be greater than 0")
+        if max(map(abs, values)) > 1e6 or (name == "std" and min(values) < 1e-6):
+            raise InputError(
+                f"{name}={value} cannot normalise pixels in [0,1]: it is larger or smaller than any that could"
+            )
         if channels is not None and isinstance(value, tuple) and len(values) != channels:
             raise InputError(
                 f"{name}={value} has {len(values)} values for images of {channels} channels: give one, or one for each"

@@ -82,7 +82,8 @@ def check_about(about: dict[str, Any], path: Path) -> None:
     data, model, needed = about.get("data"), about.get("model", {}), []
     if data:
         needed = ["data.origin", "data.train.images"]
-    if data and model.get("kind") == "ViTConfig":
+    if data is not None and model and model.get("kind") != "ForeignConfig" and "vision" not in model:  # a ViT
+        needed += ["data.origin", "data.train.images"]
         needed += ["data.name", "data.shape", "data.class_names", "data.test.images"]
     if model.get("kind") == "ForeignConfig":
         needed += ["title", "source.from", "source.sha256", "source.side"]
