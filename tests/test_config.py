@@ -158,7 +158,7 @@ def test_a_damaged_log_is_named(tmp_path):
     assert read_lines(path) == [{"epoch": 1}]
     with path.open("a") as file:
         file.write('{"epoch": 2, "lo')
-    with pytest.raises(InputError, match=r"log\.jsonl is damaged"):
+    with pytest.raises(InputError, match=r"log\.jsonl, line 2, is not valid JSON"):
         read_lines(path)
 
 

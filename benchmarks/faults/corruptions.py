@@ -124,9 +124,7 @@ def _player(kind: Kind, number: int):
         path = draw.choice(sorted(folder.glob(kind.files)))
         content = bytearray(path.read_bytes())
         place = draw.randrange(len(content))
-        content[place] = draw.choice(
-            [b for b in (ord("0") + draw.randrange(10), content[place] ^ 1 << draw.randrange(8))]
-        )
+        content[place] = draw.choice((ord("0") + draw.randrange(10), content[place] ^ 1 << draw.randrange(8)))
         path.write_bytes(content)
         ended = child.run(_argv(reads), folder, patience=LONG)
         where = f"byte {place} of {path.relative_to(folder)}"

@@ -10,6 +10,8 @@ import dataclasses
 import hashlib
 import json
 import math
+import reprlib
+import stat
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -25,6 +27,29 @@ class InputError(ValueError):
     """Something the user gave cannot be used. The message is one sentence: the value, the rule and, if short, the fix."""
 
 
+LARGEST_INTEGER = 2**53  # of a file: up to here whole numbers are the same in JSON, floats and every library
+
+
+class _Short(reprlib.Repr):
+    """`repr` with bounds on everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxdict, self.maxlist, self.maxtuple = 3, 6, 8, 8
+        self.maxstring, self.maxlong, self.maxother = 200, 40, 200
+
+    def repr_int(self, x: int, level: int) -> str:
+        return super().repr_int(x, level) if x.bit_length() < 4096 else "a number of thousands of digits"
+
+
+_short = _Short()
+
+
+def shown(value: Any) -> str:
+    """A value as a refusal shows it: on one line, and short however large or deep it is."""
+    return _short.repr(value)
+
+
 class Budget(float):
     """A perturbation size in pixel units ([0,1]); `Budget("4/255")` reads the usual notation."""
 
@@ -35,12 +60,12 @@ class Budget(float):
                 number = float(over) / float(under)
             else:
                 number = float(value)
-        except (ValueError, ZeroDivisionError):
+        except (ValueError, ZeroDivisionError, OverflowError):
             raise InputError(
-                f"{value!r} is not a budget: write a number such as 0.03 or a fraction such as 4/255"
+                f"{shown(value)} is not a budget: write a number such as 0.03 or a fraction such as 4/255"
             ) from None
         if not 0 <= number < float("inf"):  # NaN fails both comparisons
-            raise InputError(f"a budget is a finite number >= 0, got {value!r}")
+            raise InputError(f"a budget is a finite number >= 0, got {shown(value)}")
         return super().__new__(cls, number)
 
     def __str__(self) -> str:
@@ -73,6 +98,14 @@ def check_fields(config: Any, /, **least: float) -> None:
         value = getattr(config, name)
         if value is not None and value < minimum:
             raise InputError(f"{name}={value} must be at least {minimum:g}")
+
+
+def check_most(config: Any, /, **most: int) -> None:
+    """No named number of a config is above its largest value: beyond it nothing could be built, or even listed."""
+    for name, maximum in most.items():
+        value = getattr(config, name)
+        if value is not None and value > maximum:
+            raise InputError(f"{name}={shown(value)} must be at most {maximum:,}")
 
 
 def stored_name(field: dataclasses.Field[Any]) -> str:
@@ -111,26 +144,33 @@ def _read(hint: Any, plain: Any, where: str) -> Any:
         return _read_union(args, plain, where)
     if origin is typing.Literal:
         if plain not in args:
-            raise InputError(f"{where} is {plain!r}; it takes {', '.join(map(str, args))}")
+            raise InputError(f"{where} is {shown(plain)}; it takes {', '.join(map(str, args))}")
         return plain
     if origin is tuple and isinstance(plain, str | int | float):
         plain = plain.split(",") if isinstance(plain, str) else [plain]
     if origin is tuple and isinstance(plain, list | tuple):
-        return tuple(_read(args[0], v, f"{where}[{i}]") for i, v in enumerate(plain))
+        each = args[:1] * len(plain) if args[-1] is Ellipsis else args
+        if len(each) != len(plain):
+            raise InputError(f"{where} has {len(plain)} values, not {len(each)}")
+        return tuple(_read(hint, v, f"{where}[{i}]") for i, (hint, v) in enumerate(zip(each, plain)))
     if dataclasses.is_dataclass(hint) and isinstance(hint, type) and isinstance(plain, Mapping):
         return _read_dataclass(hint, plain, where)
     if hint is Budget and isinstance(plain, int | float | str):
         return Budget(plain)
-    if hint is Names and isinstance(plain, str | list | tuple):
+    if hint is Names and (
+        isinstance(plain, str) or (isinstance(plain, list | tuple) and all(isinstance(v, str) for v in plain))
+    ):
         return Names(plain)
     if hint is Path and isinstance(plain, str):
         return Path(plain)
     if hint is float and isinstance(plain, int | float | str) and not isinstance(plain, bool):
-        with contextlib.suppress(ValueError):  # YAML reads 5e-4 as a word
+        with contextlib.suppress(ValueError, OverflowError):  # YAML reads 5e-4 as a word
             return float(plain)
+    if isinstance(plain, int) and abs(plain) > LARGEST_INTEGER:
+        raise InputError(f"{where} is {shown(plain)}, which is beyond any size here")
     if isinstance(hint, type) and isinstance(plain, hint) and (hint is bool or not isinstance(plain, bool)):
         return plain
-    raise InputError(f"{where} is {plain!r}, which is not a {getattr(hint, '__name__', hint)}")
+    raise InputError(f"{where} is {shown(plain)}, which is not a {getattr(hint, '__name__', hint)}")
 
 
 def _read_union(members: tuple[Any, ...], plain: Any, where: str) -> Any:
@@ -140,7 +180,7 @@ def _read_union(members: tuple[Any, ...], plain: Any, where: str) -> Any:
         named = [m for m in members if getattr(m, "__name__", None) == plain["kind"]]
         if not named:
             kinds = ", ".join(m.__name__ for m in members if dataclasses.is_dataclass(m) and isinstance(m, type))
-            raise InputError(f"{where} has kind {plain['kind']!r}; it takes {kinds}")
+            raise InputError(f"{where} has kind {shown(plain['kind'])}; it takes {kinds}")
         return _read(named[0], plain, where)
     if len(given := [member for member in members if member is not type(None)]) == 1:
         return _read(given[0], plain, where)
@@ -150,7 +190,7 @@ def _read_union(members: tuple[Any, ...], plain: Any, where: str) -> Any:
         except InputError:
             continue
     raise InputError(
-        f"{where} is {plain!r}, which fits none of {', '.join(getattr(m, '__name__', str(m)) for m in members)}"
+        f"{where} is {shown(plain)}, which fits none of {', '.join(getattr(m, '__name__', str(m)) for m in members)}"
     )
 
 
@@ -158,31 +198,116 @@ def _read_dataclass(hint: type[Any], plain: Mapping[str, Any], where: str) -> An
     hints = typing.get_type_hints(hint, include_extras=True)
     fields = dataclasses.fields(hint)
     names = {f.name: f.name for f in fields} | {stored_name(f): f.name for f in fields}  # a renamed field has two
-    unknown = set(plain) - set(names) - {"kind"}
+    unknown = [key for key in plain if key not in names and key != "kind"]
     if unknown:
         known = ", ".join(sorted(f.name for f in fields))
-        raise InputError(f"{where} has no field {sorted(unknown)[0]!r}; it takes {known}")
+        raise InputError(f"{where} has no field {shown(min(unknown, key=str))}; it takes {known}")
     values = {names[k]: _read(hints[names[k]], v, f"{where}.{k}") for k, v in plain.items() if k != "kind"}
+    without = (dataclasses.MISSING, dataclasses.MISSING)
+    for field in fields:
+        if field.name not in values and (field.default, field.default_factory) == without:
+            raise InputError(f"{where} does not say {field.name}: it was altered or is something else")
     return hint(**values)
+
+
+# ------------------------------------------------------------------------------------------------- files that others wrote
+
+
+def read_text(path: Path, what: str = "") -> str:
+    """The text of a file; a FIFO or a device, which might never end, bytes that are no text and no file at all are refused.
+
+    `what` it is goes into the refusal.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise InputError(f"{what}{path} is not a regular file: it is a folder, a pipe or a device")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{what}{path} is not a text file in UTF-8") from None
+    except OSError as error:
+        raise InputError(f"{what}{path} cannot be read: {error.strerror}") from None
+    except ValueError:  # a zero byte in the name
+        raise InputError(f"{what}{shown(str(path))} is no name of a file") from None
+
+
+def parse_json(text: str, where: object) -> Any:
+    """The value of a JSON text, in which numbers are finite and strings are text; anything else is refused."""
+
+    def refuse(constant: str) -> Any:
+        raise InputError(f"{where} holds {constant}, which is no number of JSON")
+
+    try:
+        value = json.loads(text, parse_constant=refuse)
+        half = "\\ud" in text.lower() and has_surrogates(value)
+    except RecursionError:
+        raise InputError(f"{where} is nested too deeply to be read") from None
+    except InputError:
+        raise
+    except ValueError as error:  # a JSONDecodeError, or a number of thousands of digits
+        raise InputError(f"{where} is not valid JSON ({error}); restore it or delete it and run again") from None
+    if half:
+        raise InputError(f"{where} holds half a character (a lone surrogate), which no text may")
+    return value
+
+
+def has_surrogates(value: Any) -> bool:
+    """Whether a string in here is no text: half a character, as in a file name that is not UTF-8."""
+    if isinstance(value, str):
+        return not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value)
+    if isinstance(value, dict):
+        return any(has_surrogates(k) or has_surrogates(v) for k, v in value.items())
+    return isinstance(value, list | tuple) and any(map(has_surrogates, value))
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """The sections of a YAML (or JSON) file."""
+    text = read_text(path, "the config ")
     try:
-        plain = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise InputError(f"cannot read the config {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(plain, dict):
+        plain = yaml.safe_load(text)
+    except RecursionError:
+        raise InputError(f"{path} is nested too deeply to be read") from None
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # also numbers and dates that are none
+        raise InputError(f"{path} is not YAML: {' '.join(str(error).split())[:300]}") from None
+    if not isinstance(plain, dict) or not plain:
         raise InputError(f"{path} is not a config: it holds no sections such as 'model:'")
+    _check_expanded(plain, path)
     return plain
+
+
+LARGEST_CONFIG = 100_000  # values in a config file, where an alias counts as often as it is used
+
+
+def _check_expanded(plain: Any, path: Path) -> None:
+    """Refuse keys that are no words, values that contain themselves, and aliases that stand for more than anyone wrote."""
+    sizes: dict[int, int] = {}
+    within: set[int] = set()
+
+    def size(value: Any) -> int:
+        if not isinstance(value, dict | list | tuple | set):
+            return 1
+        if id(value) in within:
+            raise InputError(f"{path} contains itself: an alias stands inside what it names")
+        if id(value) not in sizes:
+            within.add(id(value))
+            if isinstance(value, dict):
+                for key in value:
+                    if not isinstance(key, str):
+                        raise InputError(f"{path} has the key {shown(key)}: keys are words; put it in quotes")
+            parts = value.values() if isinstance(value, dict) else value
+            sizes[id(value)] = 1 + sum(map(size, parts))
+            within.discard(id(value))
+        return sizes[id(value)]
+
+    if size(plain) > LARGEST_CONFIG:
+        raise InputError(f"{path} stands for more than {LARGEST_CONFIG:,} values once its aliases are written out")
+    if has_surrogates(plain):
+        raise InputError(f"{path} holds half a character (a lone surrogate), which no text may")
 
 
 def overlaid(config: T, plain: Any, where: str) -> T:
     """The config with the fields that `plain` names set anew."""
     if not isinstance(plain, dict):
-        raise InputError(f"{where} is {plain!r}, not a list of fields")
+        raise InputError(f"{where} is {shown(plain)}, not a list of fields")
     return from_plain(type(config), {**to_plain(config), **plain}, where)
 
 

@@ -3,16 +3,49 @@
 from __future__ import annotations
 
 import time
+import unicodedata
 from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 stderr = Console(stderr=True, highlight=False)
 stdout = Console(highlight=False)
 _shown: list[Progress] = []  # the bar on the screen, if there is one
+
+
+# ------------------------------------------------------------------------------------------------- names of others
+
+
+def visible(text: str, keep: str = "") -> str:
+    r"""The text on one line, with what would move, colour, hide or reorder it written as an escape: \n, \x1b, \u202e.
+
+    Names of files, classes and models come from anybody. Letters of every script stay as they are, and what `keep` lists.
+    """
+    if text.isprintable():  # almost always; a space is, no other separator and no mark of direction
+        return text
+    return "".join(c if c in keep or _is_harmless(c) else c.encode("unicode_escape").decode() for c in text)
+
+
+def _is_harmless(character: str) -> bool:
+    """Printable, or a joiner without which words of some languages are misspelt, or a wide space."""
+    return character.isprintable() or character in "\u200c\u200d" or unicodedata.category(character) == "Zs"
+
+
+def all_visible(value: Any, keep: str = "") -> Any:
+    """The same of every string in a result, its keys too."""
+    if isinstance(value, str):
+        return visible(value, keep)
+    if isinstance(value, dict):
+        return {all_visible(key, keep): all_visible(part, keep) for key, part in value.items()}
+    return type(value)([all_visible(part, keep) for part in value]) if type(value) in (list, tuple) else value
+
+
+# ------------------------------------------------------------------------------------------------- progress
 
 
 @contextmanager
@@ -42,10 +75,10 @@ def progress(label: str, total: int, done: int = 0, *, show: bool = True) -> Ite
 
 
 def _line(bar: Progress, label: str, total: int, done: int) -> Iterator[Callable[[int, str], None]]:
-    task = bar.add_task(label, total=total, completed=done, note="")
+    task = bar.add_task(escape(visible(label)), total=total, completed=done, note="")
 
     def advance(steps: int = 1, note: str = "") -> None:
-        bar.update(task, advance=steps, note=note)
+        bar.update(task, advance=steps, note=escape(visible(note)))
 
     try:
         yield advance
@@ -55,7 +88,7 @@ def _line(bar: Progress, label: str, total: int, done: int) -> Iterator[Callable
 
 def say(text: str) -> None:
     """One plain line for the person at the terminal."""
-    stderr.print(text, markup=False, soft_wrap=True)
+    stderr.print(visible(text), markup=False, soft_wrap=True)
 
 
 # ------------------------------------------------------------------------------------------------- measures.probes

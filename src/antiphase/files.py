@@ -20,7 +20,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from antiphase import console
-from antiphase.config import InputError
+from antiphase.config import InputError, has_surrogates, parse_json, read_text, shown
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 ABANDONED = 24 * 3600  # seconds after which a half-written file is taken for debris where locks are not honoured
@@ -133,22 +133,37 @@ def _free(path: Path) -> str:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def held(folder: Path, *, whole: bool = False) -> Iterator[None]:
     """The folder for this process alone; the lock goes with the process, however it ends.
 
-    A folder that was made for nothing (what should have filled it was refused) is removed again.
+    A folder that was made for nothing (what should have filled it was refused) is removed again. `whole`: what was put into it
+    before something failed is removed too.
     """
     require_folder(folder)
     made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
+    before = {p.name for p in folder.iterdir()}
     try:
         with FileLock(folder / ".lock", timeout=0):
-            yield
+            try:
+                yield
+            except BaseException:
+                if whole:
+                    _remove({p for p in folder.iterdir() if p.name not in before | {".lock"}})
+                raise
     except Timeout:
         raise InputError(f"another process is at work in {folder}: wait for it, or choose another --out") from None
     finally:
         if made and {p.name for p in folder.iterdir()} <= {".lock"}:
             shutil.rmtree(folder)
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 # ------------------------------------------------------------------------------------------------- texts and digests
@@ -168,14 +183,9 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_json(path: Path, *keys: str) -> Any:
     """The value in the file, as it was written; with `keys`, a mapping that has them all."""
-    try:
-        value = unseal(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise Damaged(f"{path} is not valid JSON ({error}); restore it or delete it and run again") from None
-    except ValueError as damage:
-        raise Damaged(f"{path} is damaged or was altered ({damage}); restore it or delete it and run again") from None
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
+    value = _unsealed(parse_json(read_text(path), path), path)
     missing = [key for key in keys if not isinstance(value, dict) or key not in value]
     if missing:
         raise InputError(f"{path} has no entry {missing[0]!r}: it was altered or is something else")
@@ -196,14 +206,18 @@ def write_lines(path: Path, rows: Iterable[Any]) -> None:
     write_text(path, "".join(json.dumps(seal(row), allow_nan=False) + "\n" for row in rows))
 
 
-def read_lines(path: Path) -> list[Any]:
-    """The rows of a JSON-lines file, as they were written; none if there is no file."""
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The rows of a JSON-lines file, each a mapping as it was written; none if there is no file."""
     if not path.exists():
         return []
-    try:
-        return [unseal(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-    except ValueError as error:
-        raise Damaged(f"{path} is damaged ({error}); restore it") from None
+    rows = []
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
+        where = f"{path}, line {number},"
+        row = _unsealed(parse_json(line, where), where)
+        if not isinstance(row, dict):
+            raise InputError(f"{where} is {shown(row)}, not a mapping: it was altered or is something else")
+        rows.append(row)
+    return rows
 
 
 def seal(value: Any) -> Any:
@@ -221,14 +235,42 @@ def unseal(value: Any) -> Any:
     return content
 
 
+def _unsealed(value: Any, where: Path | str) -> Any:
+    try:
+        return unseal(value)
+    except ValueError as damage:
+        raise Damaged(f"{where} is damaged or was altered ({damage}); restore it, or delete it and run again") from None
+
+
 def digest_of(content: Any) -> str:
     """SHA-256 of a value as canonical JSON."""
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
+@contextmanager
+def of_another_shape(path: Path) -> Iterator[None]:
+    """Around the use of a file that others may have altered: what its content provokes is a refusal of that file."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError, ArithmeticError, RecursionError) as error:
+        what = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"{path} is not as antiphase wrote it ({type(error).__name__}: {what}): restore it, or make it again"
+        ) from error
+
+
+def require_text(path: Path | str) -> None:
+    """Refuse a name that is not UTF-8: it could not be written into run.json, nor shown."""
+    if has_surrogates(str(path)):
+        raise InputError(f"{shown(str(path))} is a name that is not UTF-8: rename that file or folder")
+
+
 def require_run(folder: Path) -> Path:
     """Refuse a folder that is no run; needs no heavy import."""
+    require_text(folder)
     named_like_a_file = folder.suffix in (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".py")
     if folder.is_file() or named_like_a_file or ":" in str(folder) or (folder / "config.json").is_file():
         raise InputError(
@@ -242,6 +284,7 @@ def require_run(folder: Path) -> Path:
 
 def require_folder(path: Path) -> Path:
     """Refuse an output folder that cannot be made, before the work that would fill it."""
+    require_text(path)
     for part in (path, *path.parents):
         if part.is_dir():
             if not os.access(part, os.W_OK):

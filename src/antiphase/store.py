@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from filelock import FileLock, Timeout
 
 from antiphase import console, files
-from antiphase.config import InputError, fingerprint, stored_name, to_plain
+from antiphase.config import InputError, fingerprint, parse_json, read_text, stored_name, to_plain
 from antiphase.files import Damaged, digest_of, room
 
 FORMAT = 4  # of an entry's file
@@ -132,17 +132,21 @@ class Store:
 def read_entry(path: Path, *, bare: bool = False) -> Entry:
     """One entry, if it is as it was written; `bare`: without a digest too."""
     remedy = "move it away and run again: only this entry is computed anew"
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = parse_json(read_text(path), path)
         if not isinstance(stored, dict):
             raise TypeError("no mapping")
         if bare and not stored.keys() & {"format", "digest", "content", "row"}:
             return Entry(path, stored, digest_of(stored))
         content: Content = stored["content"] if "content" in stored else stored["row"]
         digest, written = digest_of(content), stored["digest"]
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
-    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
+        if not isinstance(content, dict):
+            raise TypeError("no mapping")
+    except InputError as refusal:
+        raise Damaged(f"{path} is damaged ({str(refusal).removeprefix(f'{path} ')}): {remedy}") from None
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise Damaged(f"{path} is damaged ({type(error).__name__}): {remedy}") from None
     if digest != written:
         raise Damaged(f"{path} is damaged (its digest does not match): {remedy}")

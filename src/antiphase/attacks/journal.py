@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from antiphase import files
 from antiphase.config import InputError
 from antiphase.files import room, seal, unseal
 
@@ -55,7 +56,8 @@ class Journal:
             self._append([{"question": self.question}])
         elif values[0] != {"question": self.question}:
             raise InputError(f"{self.path} is the journal of another attack: delete it, or name another")
-        return [JournalEntry(**value) for value in values[1:]]
+        with files.of_another_shape(self.path):
+            return [JournalEntry(**value) for value in values[1:]]
 
     def write(self, entries: Sequence[JournalEntry]) -> None:
         self._append([asdict(entry) for entry in entries])
@@ -74,7 +76,7 @@ def _whole_lines(content: bytes) -> tuple[list[Any], int]:
             if not line.endswith(b"\n"):
                 break
             values.append(unseal(json.loads(line)))
-        except ValueError:
+        except (ValueError, RecursionError):
             break
         size += len(line)
     return values, size

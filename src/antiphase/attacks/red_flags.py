@@ -144,9 +144,13 @@ def _check_gradient(classifier: nn.Module, x: Tensor) -> None:
 
 
 def check_logits(logits: Tensor, n: int, y: Tensor) -> None:
-    """Refuse logits that are not one row of class scores per image, and labels that are none of the classes."""
+    """Refuse logits that are not one row of class scores per image or are NaN, and labels that are none of the classes."""
     if logits.ndim != 2 or len(logits) != n:
         raise InputError(f"the model returned shape {tuple(logits.shape)} for {n} images: expected ({n}, classes)")
+    if nan := int(logits.isnan().any(dim=1).sum()):
+        raise InputError(
+            f"the model returned NaN for {nan} of {n} clean images: nothing can be said of its predictions"
+        )
     wrong = y[(y < 0) | (y >= logits.shape[1])]
     if len(wrong):
         raise InputError(f"label {wrong[0].item()} is out of range for a model of {logits.shape[1]} classes")

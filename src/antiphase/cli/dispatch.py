@@ -27,10 +27,13 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from antiphase.cli import COMMANDS
 from antiphase.config import Budget, InputError, Names
+from antiphase.console import all_visible, visible
+from antiphase.files import require_text
 from antiphase.models.attention_syntax import SYNTAX, attention_text, parse_attention
 from antiphase.models.config import Attention
 from antiphase.scales import SCALES
 
+NO_MEMORY = "this needs more memory than there is: choose a smaller model, smaller images or a smaller batch"
 RENAMED = {"--runs": "--restarts"}  # flags by their former names, which are still accepted
 
 
@@ -39,6 +42,8 @@ def run_command(name: str, argv: list[str]) -> int:
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.*")  # for the developers of torch
     module = import_module(f"antiphase.cli.{name.replace('-', '_')}")
     try:
+        for word in (*argv, os.getcwd()):  # noqa: PTH109 - what is written and shown later must be text
+            require_text(word)
         command = parse(name, module, argv)
         result = module.run(command)
         if os.environ.get("RANK", "0") == "0":  # under torchrun one process speaks for all
@@ -52,11 +57,15 @@ def run_command(name: str, argv: list[str]) -> int:
         return _fail(name, f"{error.filename or 'a file'}: {error.strerror or error}", 2)
     except KeyboardInterrupt:
         return _fail(name, "interrupted; the same command goes on from what is already on disk", 130)
+    except MemoryError:
+        return _fail(name, NO_MEMORY, 2)
     except RuntimeError as error:  # compared by name: the modules that define them need torch
         if type(error).__name__ == "Interrupted":
             return _fail(name, str(error), 130)
         if type(error).__name__ == "Diverged":
             return _fail(name, str(error), 1)
+        if "allocate memory" in str(error) or type(error).__name__ == "OutOfMemoryError":
+            return _fail(name, NO_MEMORY, 2)
         raise
     return int(module.exit_code(result)) if hasattr(module, "exit_code") else 0
 
@@ -65,12 +74,12 @@ def _print_result(module: ModuleType, command: Any, result: Any) -> None:
     if command.json:
         print(json.dumps(result, allow_nan=False))
     else:
-        module.show(result)
+        module.show(all_visible(result))
     sys.stdout.flush()  # a closed pipe is noticed here and not at exit
 
 
 def _fail(name: str, sentence: str, code: int) -> int:
-    print(f"antiphase {name}: {sentence}", file=sys.stderr)
+    print(f"antiphase {name}: {visible(sentence)}", file=sys.stderr)
     return code
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import tyro
 
 from antiphase.cli.flags import OfRuns, TestImages
-from antiphase.config import InputError, Names, check_fields
+from antiphase.config import InputError, Names, check_fields, read_text
 from antiphase.files import require_folder, require_run
 from antiphase.measures.questions import (
     AlignmentQuestion,
@@ -172,10 +172,7 @@ def _captions(command: Command, run: Run) -> Captions:
             f"caption-correlation needs captions, and {what}: name a captioned set or a text file by --captions"
         )
     if Path(name).is_file() and not is_captioned(name):
-        try:
-            lines = [line.strip() for line in Path(name).read_text(encoding="utf-8").splitlines()]
-        except UnicodeDecodeError:
-            raise InputError(f"{name} is not a text file of captions") from None
+        lines = [line.strip() for line in read_text(Path(name)).splitlines()]
         return Captions(Path(name).name, "all", tuple(filter(None, lines)))
     pairs = load_pairs(name, "test", root=command.source.data_root)
     return Captions.of(pairs, command.source.images, command.seed)

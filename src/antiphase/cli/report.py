@@ -10,6 +10,7 @@ import tyro
 
 from antiphase import files
 from antiphase.config import InputError
+from antiphase.console import all_visible
 from antiphase.data.catalog import check_name
 from antiphase.paper.ledger import is_ledger
 from antiphase.scales import ScaleName
@@ -43,16 +44,19 @@ def run(command: Command) -> dict[str, Any]:
     if not others and (first / "comparison.json").is_file():
         from antiphase.report.pages.comparison import NEEDS, comparison_page
 
-        stored = files.read_json(first / "comparison.json", *NEEDS)
-        return _written(command, first, lambda: comparison_page(stored, str(first / "comparison.json")))
+        stored = all_visible(files.read_json(first / "comparison.json", *NEEDS))
+        with files.of_another_shape(first / "comparison.json"):
+            return _written(command, first, lambda: comparison_page(stored, str(first / "comparison.json")))
     if not others and is_ledger(first):
         from antiphase.report.pages.ledger import ledger_page
 
-        return _written(command, first, lambda: ledger_page(first, command.scale, command.data))
+        with files.of_another_shape(first):
+            return _written(command, first, lambda: ledger_page(first, command.scale, command.data))
     runs = _runs(command.folders)
     from antiphase.report.pages.runs import runs_page
 
-    return _written(command, first.parent if others else first, lambda: runs_page(runs))
+    with files.of_another_shape(first):
+        return _written(command, first.parent if others else first, lambda: runs_page(runs))
 
 
 def _written(command: Command, beside: Path, make: Any) -> dict[str, Any]:

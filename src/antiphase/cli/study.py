@@ -13,7 +13,7 @@ from antiphase.config import InputError
 from antiphase.data.catalog import CATALOG, check_name
 from antiphase.data.pair_catalog import PAIR_CATALOG
 from antiphase.evals.config import PAIRS, check_data_exists
-from antiphase.files import require_folder
+from antiphase.files import of_another_shape, require_folder
 from antiphase.paper.catalog import chosen, studies, to_run
 from antiphase.paper.claims import plans, verdicts
 from antiphase.paper.cost import Prices, fit
@@ -103,14 +103,19 @@ def run(command: Command) -> dict[str, Any]:
         return about | upgrade(ledger)
     if command.action == "prices":
         return about | {"prices": fit(ledger.provenances())}
-    answers = Answers(ledger)
+    with of_another_shape(command.ledger):
+        return about | _read(command, named, grid, Answers(ledger))
+
+
+def _read(command: Command, named: list[Study], grid: Grid, answers: Answers) -> dict[str, Any]:
+    """What a command says that only reads the ledger."""
     if command.action == "show":
-        return about | {"studies": [_shown(command, study, grid, answers) for study in named]}
+        return {"studies": [_shown(command, study, grid, answers) for study in named]}
     if command.action == "status":
-        return about | _status(named, grid, ledger)
+        return _status(named, grid, answers.ledger)
     if command.action == "verdicts":
-        return about | {"verdicts": _verdicts(command, grid, answers)}
-    return about | _exported(command, named, grid, answers)
+        return {"verdicts": _verdicts(command, grid, answers)}
+    return _exported(command, named, grid, answers)
 
 
 def _grid(command: Command, named: list[Study], pair: UserPair | None) -> Grid:

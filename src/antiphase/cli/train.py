@@ -13,6 +13,7 @@ from antiphase.cli.flags import DataFlags
 from antiphase.config import InputError, check_fields, overlaid, read_yaml
 from antiphase.files import require_folder
 from antiphase.models.config import ViTConfig
+from antiphase.models.run_json import check_about
 from antiphase.scales import SCALES, ScaleName
 from antiphase.training.config import TrainConfig
 
@@ -59,10 +60,11 @@ class Command:
         plain = read_yaml(path)
         if unknown := set(map(str, plain)) - {"model", "training"} - ABOUT_A_RUN:
             raise InputError(f"{path} has a section {min(unknown)!r}: it takes model and training")
+        check_about(plain, path)
         model = overlaid(self.model, plain.get("model", {}), f"{path.name}: model")
         training = overlaid(self.training, plain.get("training", {}), f"{path.name}: training")
         new = replace(self, config=path, model=model, training=training)
-        if "data" not in plain:
+        if not plain.get("data"):
             return new
         images = replace(self.images, data=None).of_run(plain)  # a run.json: the same data too
         return replace(new, images=images, train_images=plain["data"]["train"]["images"])

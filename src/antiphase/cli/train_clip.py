@@ -19,6 +19,7 @@ from antiphase.files import require_folder
 from antiphase.models.clip_config import VARIANTS, CLIPConfig, TokenizerName, clip_of_sizes
 from antiphase.models.config import Attention
 from antiphase.models.prompts import PROMPT_SETS, check_prompts, templates
+from antiphase.models.run_json import check_about
 from antiphase.scales import ScaleName
 from antiphase.training.config import ContrastiveConfig
 
@@ -171,10 +172,11 @@ class Command:
         plain = read_yaml(path)
         if unknown := set(map(str, plain)) - {"model", "training"} - ABOUT_A_RUN:
             raise InputError(f"{path} has a section {min(unknown)!r}: it takes model and training")
+        check_about(plain, path)
         model = from_plain(CLIPConfig, plain["model"], f"{path.name}: model") if "model" in plain else None
         training = overlaid(self.training, plain.get("training", {}), f"{path.name}: training")
         source = self.source
-        if "data" in plain:  # a run.json: the same data too
+        if plain.get("data"):  # a run.json: the same data too
             source = replace(source, pairs=plain["data"].get("origin") or source.pairs)
             source = replace(
                 source, train_images=plain["data"]["train"]["images"], prompts=_prompts_name(plain["data"], path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import stat
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -141,7 +142,12 @@ def _is_broken(source: EncodedSource, row: int) -> bool:
 
 
 def _stat(path: Path) -> os.stat_result:
+    """Of a file that can be read to its end, and whose name can be written down."""
+    files.require_text(path)
     try:
-        return path.stat()
+        status = path.stat()
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror})") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{path} is not a regular file: it is a folder, a pipe or a device; move it away")
+    return status

@@ -5,57 +5,21 @@ What the tensors show is inferred; what they do not show must be given. Nothing 
 
 from __future__ import annotations
 
-import argparse
 import math
-import pickle
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
-from antiphase.config import InputError
+from antiphase.config import InputError, shown
 from antiphase.models.clip import CLIP
 from antiphase.models.clip_config import CLIPConfig, TextConfig, VisionConfig
 from antiphase.models.config import Attention, Differential, Softmax
+from antiphase.models.weights import Tensors, check_room, check_values, read_state, shape_text, short_name
 
-Tensors = dict[str, Tensor]
 VISION, TEXT = "visual.blocks", "transformer.resblocks"  # the authors' names of the two towers
-SAFE_GLOBALS: list[Any] = [  # what their training script saves beside tensors: its arguments, numbers of NumPy
-    argparse.Namespace,
-    np.dtype,
-    np.dtypes.Float64DType,
-    np.dtypes.Float32DType,
-    (np._core.multiarray.scalar, "numpy._core.multiarray.scalar"),  # type: ignore[attr-defined]
-    (np._core.multiarray.scalar, "numpy.core.multiarray.scalar"),  # type: ignore[attr-defined]
-]
-
-
-def read_state(path: Path) -> Tensors:
-    """The weights in a container, without the prefix that a parallel wrapper left."""
-    try:
-        if path.suffix == ".safetensors":
-            loaded: Any = load_file(path)
-        else:
-            with torch.serialization.safe_globals(SAFE_GLOBALS):
-                loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, SafetensorError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        unsafe = re.search(r"GLOBAL (\S+)", str(error))
-        why = (
-            f"it holds a {unsafe[1]}, and only tensors and plain values are read"
-            if unsafe
-            else "it is damaged or no checkpoint"
-        )
-        raise InputError(f"{path} cannot be read: {why}") from None
-    state = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else None
-    if not isinstance(state, dict) or not state or not all(isinstance(v, Tensor) for v in state.values()):
-        raise InputError(f"{path} holds no weights: expected tensors by name, or an entry 'state_dict' with them")
-    return {str(name).removeprefix("module."): tensor for name, tensor in state.items()}
 
 
 def read_clip(
@@ -67,6 +31,7 @@ def read_clip(
     """
     state = read_state(path)
     config = _config(state, path, heads, text_heads, differential)
+    check_room(config.least_parameters, state, path)
     return config, _under_our_names(state, config, path)
 
 
@@ -93,9 +58,13 @@ def _config(
 def _tower(
     state: Tensors, prefix: str, width: int, heads: int | None, flag: str, differential: Differential, path: Path
 ) -> dict[str, Any]:
-    numbers = [int(m[1]) for m in (re.match(rf"{re.escape(prefix)}\.(\d+)\.", name) for name in state) if m]
+    numbers = {name.removeprefix(f"{prefix}.").partition(".")[0] for name in state if name.startswith(f"{prefix}.")}
     if not numbers:
         raise InputError(f"{path} has no tensor {prefix}.0.*: it is not a CLIP in the layout of SLIP or DiffCLIP")
+    if odd := sorted(numbers - {str(i) for i in range(len(numbers))}):
+        raise InputError(
+            f"{path} has a block {shown(odd[0])} in {prefix}, and {len(numbers)} blocks in all: they are numbered 0, 1, 2, ..."
+        )
     attention: Attention = Softmax()
     if f"{prefix}.0.attn.lambda_q1" in state:  # the kind of the first block is the kind of the tower
         value = len(_get(state, f"{prefix}.0.attn.diff_norm.weight", 1, path))  # width of a head's values
@@ -110,7 +79,7 @@ def _tower(
             "(the published B/16 models have --heads 12 --text-heads 8)"
         )
     hidden = _get(state, f"{prefix}.0.mlp.{'fc1' if prefix == VISION else 'c_fc'}.weight", 2, path).shape[0]
-    shape = {"width": width, "depth": max(numbers) + 1, "heads": heads, "mlp_ratio": hidden / width}
+    shape = {"width": width, "depth": len(numbers), "heads": heads, "mlp_ratio": hidden / width}
     return {**shape, "attention": (attention,)}
 
 
@@ -118,7 +87,7 @@ def _get(state: Tensors, name: str, dimensions: int, path: Path) -> Tensor:
     if name not in state:
         raise InputError(f"{path} has no tensor {name}")
     if state[name].dim() != dimensions:
-        raise InputError(f"{path}: {name} has shape {_shape(state[name].shape)}, expected {dimensions} dimensions")
+        raise InputError(f"{path}: {name} has shape {shape_text(state[name].shape)}, expected {dimensions} dimensions")
     return state[name]
 
 
@@ -135,15 +104,14 @@ def _under_our_names(state: Tensors, config: CLIPConfig, path: Path) -> Tensors:
             if key not in state:
                 raise InputError(f"{path} has no tensor {key}")
             if tuple(state[key].shape) != shape:
-                raise InputError(f"{path}: {key} has shape {_shape(state[key].shape)}, expected {_shape(shape)}")
+                raise InputError(
+                    f"{path}: {key} has shape {shape_text(state[key].shape)}, expected {shape_text(shape)}"
+                )
         tensors[name] = torch.cat([state[key] for key in theirs]) if len(theirs) > 1 else state[theirs[0]]
     if extra := sorted(set(state) - used):
-        raise InputError(f"{path} has a tensor {extra[0]} that a {config.title} of this shape does not")
+        raise InputError(f"{path} has a tensor {short_name(extra[0])} that a {config.title} of this shape does not")
+    check_values(state, path)
     return tensors
-
-
-def _shape(shape: Any) -> str:
-    return f"({', '.join(map(str, shape))})"
 
 
 OUTSIDE_BLOCKS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from antiphase.config import InputError, check_fields
+from antiphase.config import InputError, check_fields, check_most
 from antiphase.models.config import TITLES, Attention, Differential, Dint, Schedule, Softmax, Tower, check_normalisation
 
 TokenizerName = Literal["clip", "bytes"]
@@ -26,8 +26,13 @@ class VisionConfig(Tower):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_fields(self, image=1, patch=1)
+        check_most(self, image=10**5, patch=10**5)
         if self.image % self.patch:
             raise InputError(f"patch={self.patch} does not tile an image of {self.image} x {self.image} pixels")
+
+    @property
+    def least_parameters(self) -> int:
+        return super().least_parameters + self.width * (3 * self.patch**2 + (self.image // self.patch) ** 2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +49,7 @@ class TextConfig(Tower):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_fields(self, context=2, vocabulary=3)
+        check_most(self, context=10**5, vocabulary=10**8)
         if self.tokenizer == "bytes" and self.vocabulary != VOCABULARIES["bytes"]:
             raise InputError(f"tokenizer=bytes has {VOCABULARIES['bytes']} tokens, not vocabulary={self.vocabulary}")
         if any(isinstance(layer, Dint) for layer in self.layers):
@@ -51,6 +57,10 @@ class TextConfig(Tower):
                 "attention=dint averages over all tokens, and a text tower must not see the words that follow: "
                 "give it to the vision tower only"
             )
+
+    @property
+    def least_parameters(self) -> int:
+        return super().least_parameters + self.width * (self.vocabulary + self.context)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +75,14 @@ class CLIPConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, joint=1)
+        check_most(self, joint=10**6)
         check_normalisation(self.mean, self.std, channels=3)
+
+    @property
+    def least_parameters(self) -> int:
+        """At least so many, whatever the attention; counted without building anything."""
+        projections = self.joint * (self.vision.width + self.text.width)
+        return self.vision.least_parameters + self.text.least_parameters + projections
 
     @property
     def is_differential(self) -> bool:

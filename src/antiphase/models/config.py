@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from antiphase.config import InputError, check_fields
+from antiphase.config import InputError, check_fields, check_most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,8 @@ class Schedule:
 
     def __post_init__(self) -> None:
         check_fields(self, c=0, index_base=-1)
+        if self.c > 100:  # exp(c) of layer -1 has to be a number
+            raise InputError(f"c={self.c} must be at most 100")
 
     def at(self, layer: int) -> float:
         return self.a - self.b * math.exp(-self.c * (layer + self.index_base))
@@ -123,8 +125,9 @@ class Tower:
 
     def __post_init__(self) -> None:
         check_fields(self, width=1, depth=1, heads=1, diff_heads=1)
-        if self.mlp_ratio <= 0:
-            raise InputError(f"mlp_ratio={self.mlp_ratio} must be greater than 0")
+        check_most(self, width=10**6, depth=10**4, heads=10**6, diff_heads=10**6)
+        if not 0 < self.mlp_ratio <= 10**4:
+            raise InputError(f"mlp_ratio={self.mlp_ratio} must be greater than 0 and at most 10,000")
         if len(self.attention) not in (1, self.depth):
             raise InputError(
                 f"attention lists {len(self.attention)} layers for a model of depth {self.depth}: give one, or one for each"
@@ -158,6 +161,11 @@ class Tower:
             raise InputError(
                 f"ratio={layer.ratio} does not divide diff_heads={self.effective_diff_heads}: so many heads share a noise map"
             )
+
+    @property
+    def least_parameters(self) -> int:
+        """At least so many are in its blocks, whatever their attention; counted without building them."""
+        return self.depth * self.width * (self.width + 2 * int(self.width * self.mlp_ratio))
 
     @property
     def layers(self) -> tuple[Attention, ...]:
@@ -204,6 +212,10 @@ def check_normalisation(
             raise InputError(f"{name}={value} must be finite numbers, one for all channels or one for each")
         if name == "std" and min(values) <= 0:
             raise InputError(f"std={value} must be greater than 0")
+        if max(map(abs, values)) > 1e6 or (name == "std" and min(values) < 1e-6):
+            raise InputError(
+                f"{name}={value} cannot normalise pixels in [0,1]: it is larger or smaller than any that could"
+            )
         if channels is not None and isinstance(value, tuple) and len(values) != channels:
             raise InputError(
                 f"{name}={value} has {len(values)} values for images of {channels} channels: give one, or one for each"
@@ -221,11 +233,18 @@ class ViTConfig(Tower):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_fields(self, patch=1)
+        check_most(self, patch=10**5)
         check_normalisation(self.mean, self.std)
         for name in ("mean", "std"):  # one value in a tuple and the value itself are the same config
             value = getattr(self, name)
             if isinstance(value, tuple) and len(value) == 1:
                 object.__setattr__(self, name, value[0])
+
+    def least_parameters_for(self, shape: tuple[int, int, int], classes: int) -> int:
+        """At least so many, of a model for (C, H, W) images of so many classes."""
+        channels, height, width = shape
+        tokens = (height // self.patch) * (width // self.patch)
+        return self.least_parameters + self.width * (channels * self.patch**2 + tokens + classes)
 
     @property
     def title(self) -> str:

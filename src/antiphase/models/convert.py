@@ -42,7 +42,7 @@ def convert(
         "environment": runtime.environment(),
     }
     _check_folder(out, about)  # before the lock, which would be a file in a folder that is not ours
-    with files.held(out):
+    with files.held(out, whole=True):
         _check_folder(out, about)
         files.write_json(out / "run.json", about)
         save_checkpoint(out, {"weights": tensors}, {"complete": True}, tag="converted")
@@ -73,7 +73,7 @@ def local_file(source: str) -> Path:
 def _check_folder(out: Path, about: dict[str, Any]) -> None:
     """Refuse a folder that is neither empty nor this very conversion."""
     if (out / "run.json").exists():
-        existing = files.read_json(out / "run.json")
+        existing = files.read_json(out / "run.json", "model")
         if any(existing.get(key) != about[key] for key in ("model", "source")):
             raise InputError(f"{out} holds another run: choose another folder")
     elif out.exists() and any(p for p in out.iterdir() if not p.name.startswith(".")):

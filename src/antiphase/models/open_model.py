@@ -122,7 +122,7 @@ def _written(folder: Path, config: ForeignConfig, source: Source, digest: str, s
     }
     path = folder / "run.json"
     if path.exists():
-        there = files.read_json(path)
+        there = files.read_json(path, "model")
         if any(there.get(key) != about[key] for key in ("model", "source")):
             raise InputError(
                 f"{folder} holds another model or other weights: choose another --out, or delete that folder"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from antiphase.config import InputError
+from antiphase.config import InputError, read_text
 
 PROMPT_SETS = {
     "paper": ("a photo of {}",),  # the paper's text, without an article
@@ -32,10 +32,7 @@ def templates(name: str) -> tuple[str, ...]:
         return tuple(template("{}") for template in OPENAI_IMAGENET_TEMPLATES)
     if name in PROMPT_SETS:
         return PROMPT_SETS[name]
-    try:
-        lines = [line.strip() for line in Path(name).read_text(encoding="utf-8").splitlines()]
-    except UnicodeDecodeError:
-        raise InputError(f"{name} is not a text file of templates") from None
+    lines = [line.strip() for line in read_text(Path(name)).splitlines()]
     read = tuple(filter(None, lines))
     if not read:
         raise InputError(f"{name} holds no template: write one per line, such as 'a photo of a {{}}'")

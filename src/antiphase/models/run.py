@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from antiphase import console, files, runtime
@@ -28,8 +27,10 @@ from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.config import ViTConfig
 from antiphase.models.foreign_config import ForeignConfig, Source
 from antiphase.models.prompts import templates
+from antiphase.models.run_json import read_about, read_checkpoint, read_log
 from antiphase.models.sources import Loaded, code_digest, load, weights_digest
 from antiphase.models.vit import build
+from antiphase.models.weights import check_room, fill, read_safetensors
 from antiphase.models.zero_shot import class_embeddings, zero_shot, zero_shot_from_embeddings
 from antiphase.store import Content, Entry, Question, Store
 from antiphase.tensors import read_tensors as read_tensor_file
@@ -61,29 +62,16 @@ def kept_epoch(folder: Path, epoch: int) -> Path:
     return folder / f"epoch-{epoch}"
 
 
-def _checkpoint(folder: Path) -> dict[str, Any]:
-    """checkpoint.json, refused if the run.json beside it is not the one it was written for."""
-    path = folder / "checkpoint.json"
-    if not path.exists():
-        raise InputError(f"{folder} has no checkpoint: train it first (antiphase train --out {folder})")
-    checkpoint: dict[str, Any] = files.read_json(path, "run", "tensors", "progress")
-    if files.sha256(files.require_run(folder) / "run.json") != checkpoint["run"]:
-        raise InputError(
-            f"{folder / 'run.json'} was altered since the checkpoint was written; restore it or train again"
-        )
-    return checkpoint
-
-
 def read_progress(folder: Path) -> dict[str, Any] | None:
     """Where the run stands; None if it has no checkpoint yet."""
     if not (folder / "checkpoint.json").exists():
         return None
-    progress: dict[str, Any] = _checkpoint(folder)["progress"]
+    progress: dict[str, Any] = read_checkpoint(folder)["progress"]
     return progress
 
 
 def _entry(folder: Path, group: str) -> dict[str, str]:
-    entry: dict[str, str] | None = _checkpoint(folder)["tensors"].get(group)
+    entry: dict[str, str] | None = read_checkpoint(folder)["tensors"].get(group)
     if entry is None:
         raise InputError(f"{folder / 'checkpoint.json'} lists no {group!r} tensors")
     return entry
@@ -99,17 +87,11 @@ def read_tensors(folder: Path, group: str) -> dict[str, Tensor]:
         raise InputError(
             f"{tensors} is damaged or was altered (its checksum does not match checkpoint.json); restore it or train again"
         )
-    try:
-        return load_file(tensors)
-    except SafetensorError as error:
-        raise InputError(f"{tensors} is not a safetensors file ({error})") from None
+    return read_safetensors(tensors)
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
-    try:
-        model.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise InputError(f"{where} does not fit the model in its run.json: {' '.join(str(error).split())}") from None
+    fill(model, tensors, f"{where} does not fit the model in its run.json")
 
 
 class Data(Protocol):
@@ -149,9 +131,7 @@ class Run:
     @cached_property
     def about(self) -> dict[str, Any]:
         """run.json: model, training, data, seed, versions; a converted run has no training and no data."""
-        path = files.require_run(self.folder) / "run.json"
-        about: dict[str, Any] = files.read_json(path, "model", "training", "data", "environment")
-        return about
+        return read_about(self.folder)
 
     @cached_property
     def config(self) -> ViTConfig | CLIPConfig | ForeignConfig:
@@ -176,7 +156,7 @@ class Run:
     @property
     def log(self) -> list[dict[str, Any]]:
         """One record an epoch."""
-        rows = files.read_lines(self.folder / "log.jsonl")
+        rows = read_log(self.folder)
         if not rows:
             raise InputError(f"{self.folder / 'log.jsonl'} is missing or empty: no epoch of this run is finished")
         return rows
@@ -208,21 +188,36 @@ class Run:
         """Everything that has weights, in eval mode. A run that has not come to its end must be asked for as such."""
         if isinstance(self.config, ForeignConfig):
             return self.loaded.model.to(device)
-        progress = _checkpoint(self.folder)["progress"]
+        progress = read_checkpoint(self.folder)["progress"]
         if not (progress.get("complete") or unfinished):
             raise InputError(
                 f"{self.folder} is not finished (epoch {progress.get('epoch')}): let antiphase train end it first"
             )
         tensors = read_tensors(self.folder, "weights")
+        check_room(self._least_parameters, tensors, self.folder / "run.json")
         model = self._fresh()
         load_weights(model, tensors, str(self.folder))
         return model.to(device).eval()
+
+    @property
+    def _least_parameters(self) -> int:
+        if isinstance(self.config, CLIPConfig):
+            return self.config.least_parameters
+        assert isinstance(self.config, ViTConfig)
+        return self.config.least_parameters_for(self.input_shape, len(self._trained_on["class_names"]))
+
+    @property
+    def _trained_on(self) -> dict[str, Any]:
+        data: dict[str, Any] = self.about["data"]
+        if not data:
+            raise InputError(f"{self.folder / 'run.json'} does not say what data it was trained on: it was altered")
+        return data
 
     def _fresh(self, seed: int = 0) -> nn.Module:
         if isinstance(self.config, CLIPConfig):
             return CLIP(self.config, seed)
         assert isinstance(self.config, ViTConfig)
-        data = self.about["data"]
+        data = self._trained_on
         return build(self.config, shape=tuple(data["shape"]), classes=len(data["class_names"]), seed=seed)
 
     def classifier(self, device: torch.device | str = "cpu", *, unfinished: bool = False) -> nn.Module:
@@ -255,9 +250,13 @@ class Run:
         if isinstance(self.config, ForeignConfig):
             return self._untrained_foreign(images, device)
         if isinstance(self.config, ViTConfig):
-            return self._fresh(self.about["training"]["seed"]).to(device).eval()
-        fresh = self._fresh(self.about["training"].get("seed", 0)).to(device).eval()
+            return self._fresh(self._training_seed).to(device).eval()
+        fresh = self._fresh(self._training_seed).to(device).eval()
         return zero_shot(fresh, images.class_names, self.templates)
+
+    @property
+    def _training_seed(self) -> int:
+        return int(self.about["training"].get("seed", 0))
 
     def _untrained_foreign(self, images: ImageSet, device: torch.device | str) -> nn.Module | None:
         if self.source.library == "python":
@@ -284,7 +283,7 @@ class Run:
         if isinstance(self.config, ForeignConfig):
             side = self.config.preprocessing.side or self.about["source"]["side"]
             return self.config.channels, side, side
-        channels, height, width = self.about["data"]["shape"]
+        channels, height, width = self._trained_on["shape"]
         return channels, height, width
 
     @property
@@ -315,7 +314,9 @@ class Run:
         key = fingerprint({**others, **own})
         store = Store(self.folder / question.folder, bare=True)
         if (kept := store.kept(key)) is not None:
-            return kept
+            if all(isinstance(kept.content.get(name), dict) for name in ("data", "environment")):
+                return kept
+            console.say(f"{kept.path} is no answer to a question about a run: it is computed again now")
         began = time.perf_counter()
         content = {
             "model": self.config.title,
@@ -342,9 +343,12 @@ class Run:
         path = self.folder / "texts" / f"{fingerprint({**words, 'weights': self.weights_digest})}.safetensors"
         if path.exists():
             try:
-                return read_tensor_file(path)["classes"]
+                kept = read_tensor_file(path).get("classes")
+                if kept is not None and kept.ndim == 2 and len(kept) == images.classes:
+                    return kept
             except Damaged:
-                console.say(f"the text embeddings at {path} are damaged: computing them again")
+                pass
+            console.say(f"the text embeddings at {path} are damaged: computing them again")
         of = clip.class_embeddings if isinstance(clip, Loaded) else partial(class_embeddings, clip)
         embeddings = of(images.class_names, words["prompts"]).cpu()
         write_tensors(path, {"classes": embeddings})
@@ -416,7 +420,7 @@ def check_classes(run: Run, images: ImageSet) -> None:
         if not run.by_prompts:
             columns_for(run.config, images)
         return
-    data = run.about["data"]
+    data = run._trained_on
     if tuple(data["shape"]) != images.shape or tuple(data["class_names"]) != images.class_names:
         raise InputError(
             f"{run.folder} was trained on {data['name']} ({len(data['class_names'])} classes, {_size(data['shape'])}), "

@@ -20,12 +20,12 @@ from torch import Tensor, nn
 
 from antiphase import runtime
 from antiphase.config import InputError
-from antiphase.models.checkpoint_formats import read_state
 from antiphase.models.classifier import LogitsOf, channels_of, known_preprocessing, of_timm
 from antiphase.models.foreign_config import REMEDY, ForeignConfig, Preprocessing, Source, as_preprocessing
 from antiphase.models.hub import is_offline
 from antiphase.models.preprocessing import Preprocessed, Transform, compare_with
 from antiphase.models.taps import attention_layers, explicit, outputs
+from antiphase.models.weights import fill, read_state
 from antiphase.models.zero_shot import ZeroShot, class_embeddings
 
 PROBE = 2  # images on which it is found out what a model is
@@ -103,7 +103,7 @@ def _timm(source: Source, preprocessing: Preprocessing | None) -> Loaded:
         rows = len(state.get(f"{head}.weight", ())) if isinstance(head, str) else 0
         if rows and rows != model.num_classes:  # it was fine-tuned for other classes
             model = timm.create_model(name, pretrained=False, num_classes=rows)
-        fill(model, state, source)
+        fill(model, state, _misfit(source))
     transform = timm.data.create_transform(**timm.data.resolve_model_data_config(model), is_training=False)
     return Loaded(
         model=model.float().eval(),
@@ -112,6 +112,10 @@ def _timm(source: Source, preprocessing: Preprocessing | None) -> Loaded:
         classes=model.num_classes,
         transform=transform if preprocessing is None else None,
     )
+
+
+def _misfit(source: Source) -> str:
+    return f"{source.weights} does not fit {source.spec}"
 
 
 def _meant(name: str, known: Sequence[str]) -> str:
@@ -150,7 +154,7 @@ def _open_clip(source: Source, preprocessing: Preprocessing | None) -> Loaded:
             force_preprocess_cfg=wanted,
         )
     if source.weights is not None:
-        fill(model, read_state(Path(source.weights)), source)
+        fill(model, read_state(Path(source.weights)), _misfit(source))
     config = PreprocessCfg(**model.visual.preprocess_cfg)
     if config.resize_mode == "longest" and preprocessing is None:
         raise InputError(f"open_clip's resize mode 'longest' is not read: {REMEDY}")
@@ -185,7 +189,7 @@ def _hugging_face(source: Source, preprocessing: Preprocessing | None) -> Loaded
             else kind.from_config(config, trust_remote_code=False)
         )
     if source.weights is not None:
-        fill(model, read_state(Path(source.weights)), source)
+        fill(model, read_state(Path(source.weights)), _misfit(source))
     transform = None
     if preprocessing is None:
         with _download(source, own, "preprocessor_config.json"):
@@ -295,7 +299,7 @@ def _file(source: Source, preprocessing: Preprocessing | None) -> Loaded:
         )
     try:
         model: Any = make()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"{source.name} failed: {_first_line(error)}") from error
     said = getattr(module, "PREPROCESSING", None)
     if isinstance(model, tuple) and len(model) == 2:
@@ -303,7 +307,7 @@ def _file(source: Source, preprocessing: Preprocessing | None) -> Loaded:
     if not isinstance(model, nn.Module):
         raise InputError(f"{source.name} returned a {type(model).__name__}: it must return a torch.nn.Module")
     if source.weights is not None:
-        fill(model, read_state(Path(source.weights)), source)
+        fill(model, read_state(Path(source.weights)), _misfit(source))
     how = preprocessing or (known_preprocessing(model) if said is None else as_preprocessing(said))
     if how is None:
         raise InputError(
@@ -322,7 +326,7 @@ def _run_file(path: Path) -> Any:
     sys.path.insert(0, beside)  # what lies beside it can be imported, as if it were run
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"{path} cannot be run: {_first_line(error)}") from error
     finally:
         sys.path.remove(beside)
@@ -334,21 +338,7 @@ def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
-# ------------------------------------------------------------------------------------------------- weights
-
-
-def fill(model: nn.Module, state: dict[str, Tensor], source: Source) -> None:
-    """Put weights into a model; what does not fit is refused by its name."""
-    wanted = model.state_dict()
-    fit = f"{source.weights} does not fit {source.spec}"
-    for name, tensor in wanted.items():
-        if name not in state:
-            raise InputError(f"{fit}: it has no tensor {name}")
-        if state[name].shape != tensor.shape:
-            raise InputError(f"{fit}: {name} has shape {tuple(state[name].shape)}, expected {tuple(tensor.shape)}")
-    if extra := sorted(set(state) - set(wanted)):
-        raise InputError(f"{fit}: it has a tensor {extra[0]} that the model does not have")
-    model.load_state_dict(state)
+# ------------------------------------------------------------------------------------------------- downloads
 
 
 @contextmanager
@@ -399,6 +389,10 @@ def describe(
         if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != PROBE:
             what = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
             raise InputError(f"{title} returned {what} for {PROBE} images: expected ({PROBE}, classes) logits")
+        if bool(logits.isnan().any()):
+            raise InputError(
+                f"{title} returned NaN for images of random pixels: its weights or its preprocessing are wrong"
+            )
         inside = _attention(classifier, pixels.to(device), logits)
     classes = known.pop("classes", logits.shape[1])
     known.setdefault("parameters", sum(p.numel() for p in classifier.parameters()))

@@ -22,6 +22,7 @@ from filelock import FileLock
 from antiphase import files
 from antiphase.config import InputError, to_plain
 from antiphase.files import Damaged, room
+from antiphase.models.run_json import check_entries
 from antiphase.paper.ledger_index import Index, Stamp, Summary, changed, stamp
 from antiphase.paper.questions import Cell
 from antiphase.store import Content, Entry, Store, agrees, held, read_entry
@@ -37,13 +38,56 @@ IN_ROW = (
     "prompts",
 )  # of an answer: in the row's config already
 
+ENTRIES: dict[str, Any] = {  # of a row, as run_json lists those of a run
+    "key": str,
+    "title": str,
+    "config": dict[str, Any],
+    "answer": dict[str, Any],
+    "kept": dict[str, Any],
+    "kept.path": str,
+    "kept.digest": str,
+    "provenance": dict[str, Any],
+    "provenance.group": str,
+    "provenance.operations": float,
+    "provenance.seconds": float,
+    "provenance.processor_seconds": float,
+    "provenance.environment": dict[str, Any],
+}
+
+
+class Rows(Store):
+    """The entries of finished cells; one that is whole but no row is damaged too."""
+
+    def get(self, key: str) -> Entry | None:
+        entry = super().get(key)
+        return None if entry is None else _checked(entry)
+
+    def entries(self) -> Iterator[Entry | Damaged]:
+        for entry in super().entries():
+            try:
+                yield entry if isinstance(entry, Damaged) else _checked(entry)
+            except Damaged as damage:
+                yield damage
+
+
+def _checked(entry: Entry) -> Entry:
+    row = entry.content
+    try:
+        check_entries(row, ENTRIES, entry.path)
+    except InputError as refusal:
+        raise Damaged(f"{refusal}: move it away and run again") from None
+    elsewhere = {"path", "digest"} <= row.get("kept", {}).keys() and {"key", "title"} <= row.keys()
+    if "config" not in row or not ("answer" in row or elsewhere):
+        raise Damaged(f"{entry.path} is no row of a ledger: move it away and run again")
+    return entry
+
 
 class Ledger:
     """Reads and writes; a row that exists is never written again."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
-        self.rows = Store(self.folder / "rows")
+        self.rows = Rows(self.folder / "rows")
         self.failures = Store(self.folder / "failed", bare=True)
 
     def run_folder(self, key: str) -> Path:
@@ -101,16 +145,20 @@ class Ledger:
     def _summary(self, path: Path) -> tuple[Stamp, Stamp, Summary]:
         at = stamp(path)
         try:
-            row = read_entry(path).content
+            entry = self.rows.get(path.stem)
         except Damaged as damage:
             return at, (0, 0), Summary(path.stem, path.stem, None, {}, None, str(damage))
+        if entry is None:
+            return at, (0, 0), Summary(path.stem, path.stem, None, {}, None, f"{path} was moved away just now")
+        row = entry.content
         kept = row["kept"]["path"] if "kept" in row else None
-        answered, damage_ = (0, 0) if kept is None else stamp(self.folder / kept), None
+        answered, wrong = (0, 0) if kept is None else stamp(self.folder / kept), None
         try:
             self.answer(row)
         except Damaged as damage:
-            damage_ = str(damage)
-        return at, answered, Summary(row["key"], row["title"], row["scale"], row["provenance"], kept, damage_)
+            wrong = str(damage)
+        about = (row.get("title", path.stem), row.get("scale"), row.get("provenance", {}))
+        return at, answered, Summary(path.stem, *about, kept, wrong)
 
     def provenances(self) -> Iterator[Row]:
         """How and at what cost each finished cell was computed."""
@@ -146,6 +194,8 @@ class Ledger:
             self.folder.mkdir(parents=True, exist_ok=True)
             with FileLock(self.folder / ".data.lock"):
                 known = files.read_json(path) if path.exists() else {}
+                if not isinstance(known, dict):
+                    raise InputError(f"{path} is no list of data sets: restore it, or choose another --ledger")
                 if entry not in known:
                     files.write_json(path, {**known, entry: content})
         if known.get(entry, content) != content:

@@ -11,6 +11,7 @@ from antiphase import files
 from antiphase.config import InputError, from_plain
 from antiphase.data.catalog import CATALOG, entry_of
 from antiphase.models.clip_config import CLIPConfig
+from antiphase.models.run_json import read_about, read_checkpoint
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import UserClip
 
@@ -40,7 +41,7 @@ def data_of(pair: UserPair, named: str | None) -> str | None:
 
 def _learned(folder: Path) -> str | None:
     """The data set with classes that a run was trained on, where it says so and the data set can be named here."""
-    data = files.read_json(folder / "run.json").get("data", {})
+    data = read_about(folder)["data"]
     origin = data.get("origin") or data.get("name")
     usable = data.get("class_names") and origin is not None and (origin in CATALOG or Path(origin).is_dir())
     return str(origin) if usable else None
@@ -78,9 +79,11 @@ def _run(path: Path, ledger: Ledger) -> Path:
 
 
 def _user_clip(folder: Path) -> UserClip:
-    about = files.read_json(folder / "run.json", "model")
+    about = read_about(folder)
     if "vision" not in about["model"]:
         raise InputError(f"{folder} is no CLIP: --clip and --diffclip take models with a vision and a text tower")
-    tensors = files.read_json(folder / "checkpoint.json", "tensors")["tensors"]
+    tensors = read_checkpoint(folder)["tensors"]
     model = from_plain(CLIPConfig, about["model"], str(folder / "run.json"))
+    if "weights" not in tensors:
+        raise InputError(f"{folder / 'checkpoint.json'} lists no 'weights' tensors")
     return UserClip(model=model, weights=tensors["weights"]["sha256"])

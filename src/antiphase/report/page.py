@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from antiphase import files
 from antiphase.config import InputError
+from antiphase.console import all_visible, visible
 from antiphase.report import theme
 from antiphase.report.figures.contrasts import forest
 from antiphase.report.figures.render import FORMS, svg_of, write_data, write_figure
@@ -22,6 +23,7 @@ from antiphase.report.page_parts import Figure, Page, Slot, Table, column_groups
 from antiphase.report.paper_tables import latex, markdown
 from antiphase.report.sentences import MARKS, is_surrogate, reason, sentence, statement
 
+LINES = "\n\t"  # of the characters that are no print, those that a page may hold
 LARGEST = 25_000_000  # bytes of a page that a browser on a small machine still opens
 MATRIX_FORMS = {"md": "Markdown", "tex": "LaTeX", "html": "HTML"}
 LENS = ("lens_maps.js", "lens_draw.js", "lens_card.js", "lens.js")
@@ -64,7 +66,11 @@ def table_document(table: Table) -> str:
 
 def _environment() -> Environment:
     return Environment(
-        loader=PackageLoader("antiphase.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=PackageLoader("antiphase.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        finalize=lambda value: visible(value, LINES) if type(value) is str else value,  # names come from anybody
     )
 
 
@@ -103,7 +109,7 @@ def _html(page: Page) -> str:
 
 def _json(value: Any) -> str:
     """JSON that no text inside it can end or escape from."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(all_visible(value, LINES), allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
-from safetensors.torch import load_file
 from torch import Tensor
 
+from antiphase import files
 from antiphase.attacks.compiled import Compile
 from antiphase.attacks.config import Attack
 from antiphase.attacks.question import AttackAnswer, Protocol
@@ -19,6 +19,7 @@ from antiphase.config import InputError, to_plain
 from antiphase.data.imageset import ImageSet
 from antiphase.measures.transfer import MEANING, judged, matrix
 from antiphase.models.run import Run, check_classes
+from antiphase.models.weights import read_safetensors
 from antiphase.results.attack import attack_answers
 from antiphase.results.questions import TransferQuestion
 from antiphase.store import Content, Entry
@@ -94,6 +95,18 @@ def _compute(
     }
 
 
+def _kept(folder: Path, eight_bit: bool) -> Iterator[tuple[int, Tensor]]:
+    """The ids of the images that an attack kept, and their pixels."""
+    if eight_bit:
+        for png in sorted((folder / "png").glob("*.png")):
+            array = np.asarray(Image.open(png)).astype(np.float32) / 255
+            yield int(png.stem), torch.from_numpy(array[None] if array.ndim == 2 else array.transpose(2, 0, 1))
+        return
+    for part in sorted(folder.glob("part-*.safetensors")):
+        tensors = read_safetensors(part)
+        yield from zip(tensors["ids"].tolist(), tensors["adversarial"])
+
+
 def _saved(run: Run, images: ImageSet, made_by: list[AttackAnswer], eight_bit: bool) -> Tensor:
     """The adversarial images that were kept, in the order of the images; clean where the attack found none."""
     pixels = images.all.pixels.clone()
@@ -102,17 +115,8 @@ def _saved(run: Run, images: ImageSet, made_by: list[AttackAnswer], eight_bit: b
     for answer in made_by:
         assert answer.entry is not None
         folder = answer.entry.path.with_suffix("")
-        if eight_bit:
-            for png in sorted((folder / "png").glob("*.png")):
-                array = np.asarray(Image.open(png)).astype(np.float32) / 255
-                pixels[row[int(png.stem)]] = torch.from_numpy(
-                    array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
-                )
-                there.add(int(png.stem))
-            continue
-        for part in sorted(folder.glob("part-*.safetensors")):
-            tensors = load_file(part)
-            for number, image in zip(tensors["ids"].tolist(), tensors["adversarial"]):
+        with files.of_another_shape(folder):
+            for number, image in _kept(folder, eight_bit):
                 pixels[row[number]] = image
                 there.add(number)
     lost = int(made_by[-1].fooled.sum()) - len(there)

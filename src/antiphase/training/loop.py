@@ -27,6 +27,7 @@ from antiphase.data.imageset import ImageSet
 from antiphase.models.config import ViTConfig
 from antiphase.models.fast_path import fast_path
 from antiphase.models.run import Run
+from antiphase.models.run_json import read_log
 from antiphase.training.config import ContrastiveConfig, TrainConfig
 from antiphase.training.diagnose import explain_divergence, first_non_finite
 from antiphase.training.distributed import World, join_world
@@ -104,7 +105,7 @@ def _train_epochs(
     config, is_main = learner.config, learner.world.is_main
     per_epoch = math.ceil(len(task) / config.batch_size)
     total = per_epoch * config.epochs
-    log = [row for row in files.read_lines(folder / "log.jsonl") if row["epoch"] <= progress.epoch]
+    log = [row for row in read_log(folder) if row["epoch"] <= progress.epoch]
     last_save = time.monotonic()
 
     def checkpoint() -> None:

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from antiphase import console, files, runtime
-from antiphase.config import InputError, to_plain
+from antiphase.config import InputError, from_plain, to_plain
 from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.config import ViTConfig
 from antiphase.models.run import Run, kept_epoch, load_weights, read_progress, read_tensors, save_checkpoint
+from antiphase.models.run_json import read_about
 from antiphase.store import agrees
 from antiphase.training.config import ContrastiveConfig, TrainConfig
 
@@ -74,7 +75,7 @@ def check_folder(folder: Path, description: dict[str, Any]) -> None:
         if folder.exists() and any(p for p in folder.iterdir() if not p.name.startswith(".")):
             raise InputError(f"{folder} is not empty and not a run: choose another --out")
         return
-    before = files.read_json(path)
+    before = read_about(folder)
     for part in ("model", "training", "data"):
         if not agrees(
             before.get(part) or {}, description[part]
@@ -125,7 +126,7 @@ def resume(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> 
     stored = read_progress(folder)
     if stored is None:
         return Progress()
-    progress = Progress(**stored)
+    progress = from_plain(Progress, stored, str(folder / "checkpoint.json: progress"))
     load_weights(model, read_tensors(folder, "weights"), str(folder))
     if not progress.complete:
         by_name = dict(model.named_parameters())

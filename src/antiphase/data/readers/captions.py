@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from antiphase import files
-from antiphase.config import InputError
+from antiphase.config import InputError, read_text
 from antiphase.data.decode import FileSource, file_pixels, stamp, undecodable
 from antiphase.data.pairs import PairSet, held_out
 from antiphase.data.tolerance import Tolerance
@@ -36,7 +36,7 @@ def load_flickr(name: str, split: str, folder: Path, size: int, allow: Collectio
     lists = {"train": "train", "val": "dev", "test": "test"}
     named = sorted(folder.glob(f"*{lists[split]}Images.txt")) if split in lists else []
     if named:
-        wanted = [line.strip() for line in _text(named[0]).split("\n") if line.strip()]
+        wanted = [line.strip() for line in read_text(named[0]).split("\n") if line.strip()]
         unknown = [image for image in wanted if image not in captioned]
         for image in unknown:
             tolerance.meet("empty", f"{named[0]} lists {image}, and {tables[0].name} has no caption of it")
@@ -104,7 +104,7 @@ def load_karpathy(name: str, split: str, table: Path, folder: Path, size: int, a
 
 def _token_file(table: Path, tolerance: Tolerance) -> Captioned:
     captioned: Captioned = {}
-    for number, line in enumerate(_text(table).split("\n"), start=1):
+    for number, line in enumerate(read_text(table).split("\n"), start=1):
         key, tab, caption = line.partition("\t")
         if not line.strip():
             continue
@@ -119,13 +119,6 @@ def _keep(texts: list[str], caption: str, where: str, tolerance: Tolerance) -> N
         texts.append(" ".join(caption.split()))
     else:
         tolerance.meet("empty", f"{where} is an empty caption")
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not text") from None
 
 
 def _photographs(folder: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphase import files
-from antiphase.config import InputError
+from antiphase.config import InputError, parse_json
 from antiphase.data import cache
 from antiphase.data.decode import decode
 from antiphase.data.imageset import ArraySource, ImageSet, Resized, checked_labels
@@ -115,9 +114,9 @@ def _from_parquet(name: str, split: str, shards: list[Path]) -> ImageSet:
 
 def _class_names(metadata: dict[bytes, bytes] | None, column: str, shard: Path) -> tuple[str, ...]:
     try:
-        features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
-        return tuple(features[column]["names"])
-    except (KeyError, json.JSONDecodeError):
+        features = parse_json((metadata or {})[b"huggingface"].decode(), shard)["info"]["features"]
+        return tuple(map(str, features[column]["names"]))
+    except (KeyError, TypeError, ValueError):
         raise InputError(
             f"{shard} does not name its classes (no 'huggingface' schema metadata for {column!r})"
         ) from None

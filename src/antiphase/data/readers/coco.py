@@ -32,7 +32,9 @@ def load_coco(split: str, folder: Path, size: int) -> ImageSet:
             (image for image in raw["images"] if areas.get(image["id"])), key=lambda image: int(image["id"])
         )
         names = [str(image["file_name"]) for image in images]
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"{table} is not a COCO instances file ({error!r} is missing or of another kind)") from None
     except IndexError as error:
         raise InputError(f"{table}: {error}") from None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from antiphase.config import InputError
+from antiphase.config import InputError, read_text
 from antiphase.data.imageset import ImageSet
 from antiphase.data.readers.image_folders import Labelled, assemble, by_class, is_test, required
 
@@ -128,10 +128,7 @@ def _folder(path: Path, what: str) -> Path:
 
 
 def _lines(table: Path) -> list[str]:
-    try:
-        return [line.strip() for line in table.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except UnicodeDecodeError:
-        raise InputError(f"{table} is not text") from None
+    return [line.strip() for line in read_text(table).splitlines() if line.strip()]
 
 
 def _index(classes: Sequence[str], name: str, where: str) -> int:

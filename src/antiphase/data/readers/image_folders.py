@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from antiphase.config import InputError
+from antiphase import files
+from antiphase.config import InputError, read_text
 from antiphase.data.decode import IMAGE_SUFFIXES, file_pixels
 from antiphase.data.imageset import ImageSet
 
@@ -29,10 +30,10 @@ def load_folder(name: str, split: str, folder: Path, size: int) -> ImageSet:
     if (folder / "train").is_dir() or any((folder / n).is_dir() for n in TEST_NAMES):
         classes = by_class(folder / "train") if (folder / "train").is_dir() else None
         return from_class_folders(name, split, split_folder(folder, split), size, classes)
-    files = by_class(folder)
+    by_name = by_class(folder)
     wanted = split == "test"
-    labelled = [(p, i) for i, c in enumerate(files) for p in files[c] if is_test(p.relative_to(folder)) == wanted]
-    return assemble(name, split, tuple(files), labelled, folder, size)
+    labelled = [(p, i) for i, c in enumerate(by_name) for p in by_name[c] if is_test(p.relative_to(folder)) == wanted]
+    return assemble(name, split, tuple(by_name), labelled, folder, size)
 
 
 def load_imagenet(split: str, folder: Path, size: int) -> ImageSet:
@@ -67,14 +68,14 @@ def from_class_folders(
     name: str, split: str, folder: Path, size: int, classes: Iterable[str] | None = None
 ) -> ImageSet:
     """One folder per class; `classes`, where given, are those of the training split, and the test split may lack some."""
-    files = by_class(folder)
-    known = tuple(files if classes is None else classes)
-    for name_of_class in files:
+    by_name = by_class(folder)
+    known = tuple(by_name if classes is None else classes)
+    for name_of_class in by_name:
         if name_of_class not in known:
             raise InputError(
                 f"{folder / name_of_class} is out of range: the training split has no class {name_of_class!r}"
             )
-    return assemble(name, split, known, [(p, i) for i, c in enumerate(known) for p in files.get(c, [])], folder, size)
+    return assemble(name, split, known, [(p, i) for i, c in enumerate(known) for p in by_name.get(c, [])], folder, size)
 
 
 def is_test(path: Path) -> bool:
@@ -95,6 +96,8 @@ def by_class(folder: Path) -> dict[str, list[Path]]:
     classes = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
     if not classes:
         raise InputError(f"{folder} is empty: expected one folder of images for each class")
+    for path in classes:
+        files.require_text(path)
     return {c.name: _images(c) for c in classes}
 
 
@@ -102,6 +105,8 @@ def _images(folder: Path) -> list[Path]:
     images = sorted(p for p in folder.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES) if folder.is_dir() else []
     if not images:
         raise InputError(f"{folder} is empty: expected image files in it")
+    for path in images:
+        files.require_text(path)
     return images
 
 
@@ -114,10 +119,7 @@ def required(path: Path, what: str) -> Path:
 
 def _rows(table: Path, columns: int) -> list[list[str]]:
     """The lines of a table whose columns are separated by tabs."""
-    try:
-        rows = [line.split("\t") for line in table.read_text().splitlines()]
-    except UnicodeDecodeError:
-        raise InputError(f"{table} is not text") from None
+    rows = [line.split("\t") for line in read_text(table).splitlines()]
     for number, row in enumerate(rows, start=1):
         if len(row) < columns or not row[0]:
             raise InputError(f"{table}, line {number}: expected at least {columns} columns separated by tabs")

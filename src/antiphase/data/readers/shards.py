@@ -7,7 +7,8 @@ order of training is a function of (seed, epoch) and not of the shards.
 from __future__ import annotations
 
 import hashlib
-import json
+import io
+import os
 import tarfile
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphase import console, files
-from antiphase.config import InputError
+from antiphase.config import InputError, parse_json, shown
 from antiphase.data import cache
 from antiphase.data.decode import IMAGE_SUFFIXES, EncodedSource, decode, decoded_once, stamp, undecodable
 from antiphase.data.pair_catalog import tars
@@ -27,6 +28,7 @@ from antiphase.data.readers.image_folders import TEST_NAMES, split_folder
 from antiphase.data.tolerance import Tolerance
 
 BLOCK = 512  # bytes of a tar's header, and what its members are padded to
+LARGEST_MEMBER = 256 * 2**20  # bytes of one member of a shard, where ANTIPHASE_MEMBER_LIMIT does not say otherwise
 
 
 @dataclass
@@ -37,6 +39,7 @@ class Sample:
     offset: int = -1  # of the image in the shard; -1: it has none
     length: int = 0
     caption: str = ""
+    fault: str = ""  # why it cannot be read, if so
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,9 @@ def _whole_samples(name: str, shards: tuple[Path, ...], tolerance: Tolerance) ->
             if cut is not None:
                 tolerance.meet("broken", f"{shard} is truncated: it ends in sample {cut}")
             for sample in samples:
-                if sample.offset < 0:
+                if sample.fault:
+                    tolerance.meet("broken", f"{shard}, sample {sample.key}, {sample.fault}")
+                elif sample.offset < 0:
                     tolerance.meet("missing", f"{shard}, sample {sample.key}, has no image")
                 elif not sample.caption:
                     tolerance.meet("empty", f"{shard}, sample {sample.key}, has no caption, or an empty one")
@@ -123,7 +128,8 @@ def _digest(shards: tuple[Path, ...], chosen: list[tuple[int, Sample]]) -> str:
 
 def index(shard: Path) -> tuple[list[Sample], str | None]:
     """The samples of a shard in their order, and the key at which it breaks off; None if it is whole. Kept for the next time."""
-    kept = cache.cache_root() / f"shard-{hashlib.sha256(f'v1/{stamp([shard])}'.encode()).hexdigest()[:24]}.json"
+    key = f"v2/{member_limit()}/{stamp([shard])}"
+    kept = cache.cache_root() / f"shard-{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
     if (stored := files.read_kept(kept, "samples", "cut")) is not None:
         return [Sample(**sample) for sample in stored["samples"]], stored["cut"]
     samples, cut = _walk(shard)
@@ -131,13 +137,32 @@ def index(shard: Path) -> tuple[list[Sample], str | None]:
     return samples, cut
 
 
+def member_limit() -> int:
+    """The most bytes that a member of a shard may have: $ANTIPHASE_MEMBER_LIMIT, or 256 MiB."""
+    given = os.environ.get("ANTIPHASE_MEMBER_LIMIT")
+    if given is None:
+        return LARGEST_MEMBER
+    if not (given.isascii() and given.isdigit() and len(given) < 16 and int(given) > 0):
+        raise InputError(f"ANTIPHASE_MEMBER_LIMIT={shown(given)} is not a number of bytes such as {LARGEST_MEMBER}")
+    return int(given)
+
+
+class _Bounded(io.FileIO):
+    """A shard of which no more is read at once than a member may have: a header can announce any length."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or not 0 <= size <= member_limit() + BLOCK:
+            raise InputError(f"{self.name} announces a header of {size} bytes: it is damaged, or no shard")
+        return super().read(size) or b""
+
+
 def _walk(shard: Path) -> tuple[list[Sample], str | None]:
     samples: dict[str, Sample] = {}
     last, end = "", 0
     try:
-        with tarfile.open(shard, "r:") as tar:
+        with _Bounded(shard) as file, tarfile.open(fileobj=file, mode="r:") as tar:
             for member in tar:
-                end = member.offset_data + -(-member.size // BLOCK) * BLOCK
+                end = tar.offset  # of what follows: a sparse member is shorter there than it says
                 path = PurePosixPath(member.name)
                 if not member.isfile() or path.name.startswith("."):
                     continue
@@ -145,7 +170,9 @@ def _walk(shard: Path) -> tuple[list[Sample], str | None]:
                 last = str(path.parent / stem)
                 _add(samples.setdefault(last, Sample(last)), tar, member, suffix.lower())
         whole = _ends_properly(shard, end)
-    except (tarfile.ReadError, EOFError, OSError) as error:
+    except InputError:
+        raise
+    except (tarfile.TarError, EOFError, OSError, ValueError, OverflowError) as error:
         if not samples:
             raise InputError(f"{shard} is not a tar file, or ends before its first sample ({error})") from None
         whole = False
@@ -155,9 +182,16 @@ def _walk(shard: Path) -> tuple[list[Sample], str | None]:
 
 
 def _add(sample: Sample, tar: tarfile.TarFile, member: tarfile.TarInfo, suffix: str) -> None:
-    if f".{suffix}" in IMAGE_SUFFIXES:
+    if f".{suffix}" not in IMAGE_SUFFIXES and suffix not in ("txt", "json"):
+        return
+    if member.issparse():
+        sample.fault = "is a sparse member, which is not stored as it is read: write the shard again without --sparse"
+    elif member.size > member_limit():
+        most = f"{member_limit():,} that ANTIPHASE_MEMBER_LIMIT allows"
+        sample.fault = f"has a member of {member.size:,} bytes, more than the {most}"
+    elif f".{suffix}" in IMAGE_SUFFIXES:
         sample.offset, sample.length = member.offset_data, member.size
-    elif suffix in ("txt", "json"):
+    else:
         file = tar.extractfile(member)
         assert file is not None
         raw = file.read()
@@ -173,8 +207,8 @@ def _add(sample: Sample, tar: tarfile.TarFile, member: tarfile.TarInfo, suffix: 
 def _caption_of(text: str) -> str:
     """The entry "caption" of a sample's JSON; nothing where there is none."""
     try:
-        value = json.loads(text)
-    except json.JSONDecodeError:
+        value = parse_json(text, "a caption")
+    except InputError:
         return ""
     return str(value.get("caption") or "") if isinstance(value, dict) else ""
 

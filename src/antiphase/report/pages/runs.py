@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from antiphase import files
 from antiphase.config import Budget, InputError
+from antiphase.console import all_visible, visible
 from antiphase.measures.stats import Unit
+from antiphase.models.run_json import read_about, read_log
 from antiphase.paper.study import Label, TableRow, Tick
 from antiphase.report.figures.models import AttackedModel, MeasuredModel, sensitivity_figure, success_figure
 from antiphase.report.lens_data import images_and_budgets
@@ -39,8 +40,10 @@ class RunResults:
 
 def runs_page(folders: Sequence[Path]) -> Page:
     """A card for each run, the lens, and every attack, measure and evaluation that the folders hold."""
-    names = [folder.resolve().name for folder in folders]
-    runs = [_read(name if names.count(name) == 1 else str(folder), folder) for name, folder in zip(names, folders)]
+    names = [visible(folder.resolve().name) for folder in folders]
+    runs = [
+        _read(name if names.count(name) == 1 else visible(str(folder)), folder) for name, folder in zip(names, folders)
+    ]
     runs.sort(key=lambda run: str(run.about.get("title", "")).startswith("Diff"))  # softmax first, as on every page
     data = ["--data NAME"] if any(needs_data(run.about) for run in runs) else []
     looks = _looks(runs)
@@ -58,7 +61,7 @@ def runs_page(folders: Sequence[Path]) -> Page:
 
 
 def _read(name: str, folder: Path) -> RunResults:
-    about = files.read_json(files.require_run(folder) / "run.json", "model", "data", "environment")
+    about = all_visible(read_about(folder))
     run = RunResults(name, folder, about, [], [], [], [])
     needs = {
         "attacks": ("rates", "eps", "data"),
@@ -74,6 +77,7 @@ def _read(name: str, folder: Path) -> RunResults:
             except InputError as error:
                 run.errors.append(str(error))
                 continue
+            content = all_visible(content)
             if all(key in content for key in keys):  # measures also has answers without rows: of the theory audit
                 cells.append((path.stat().st_mtime, path.name, content))
         getattr(run, kind).extend(cell for *_, cell in sorted(cells, key=lambda c: c[:2]))
@@ -92,7 +96,7 @@ def _looks(runs: list[RunResults]) -> tuple[tuple[str, Row], ...]:
 
 def _card(run: RunResults) -> Model:
     about = run.about
-    log = files.read_lines(run.folder / "log.jsonl")
+    log = read_log(run.folder)
     facts = [("data", Value(str((about["data"] or {}).get("name", "none: converted"))))]
     accuracies = {
         "train_accuracy": (f"train accuracy, last of {len(log)} epochs", "train"),
