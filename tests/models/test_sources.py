@@ -472,3 +472,26 @@ def test_a_module_in_memory_is_a_run_while_it_lives(tmp_path):
     )
     assert "no other can load" in refusal(lambda: Run(run.folder).classifier_for(images))
     assert "train mode" in refusal(lambda: run_of_module(vit.train(), tmp_path / "x", images, "none"))
+
+
+def test_a_folder_cannot_make_us_run_code_that_the_user_has_not_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("ANTIPHASE_CACHE", str(tmp_path / "cache"))
+    code = tmp_path / "model.py"
+    code.write_text(
+        "import pathlib, torch\n"
+        f"pathlib.Path({str(tmp_path / 'ran')!r}).write_text('x')\n"
+        "PREPROCESSING = 'none'\n"
+        "def factory():\n    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 5))\n"
+    )
+    named = open_model(f"{code}:factory", tmp_path / "mine", shape=lambda: (3, 8, 8))
+    assert Run(named.folder).loaded is not None  # the user named it: its folder may be opened again
+    (tmp_path / "ran").unlink()
+    monkeypatch.setenv("ANTIPHASE_CACHE", str(tmp_path / "another user"))
+    with pytest.raises(InputError, match=r"built by running .*model\.py, which was not named"):
+        Run(named.folder).classifier()
+    assert not (tmp_path / "ran").exists()
+    monkeypatch.setenv("ANTIPHASE_CACHE", str(tmp_path / "cache"))
+    code.write_text(code.read_text() + "# changed\n")
+    with pytest.raises(InputError, match="as it is now"):
+        Run(named.folder).classifier()
+    assert not (tmp_path / "ran").exists()

@@ -32,6 +32,7 @@ from antiphase.models.run import Run
 from antiphase.models.sources import (
     Loaded,
     called,
+    choose_code,
     code_digest,
     describe,
     hold_against_library,
@@ -67,6 +68,7 @@ def open_model(
         if source.is_dir():
             return Run(source, prompts)
         return Run(_converted(source, beside / source.stem, heads, text_heads).folder, prompts)
+    choose_code(source)
     loaded = load(source, None if preprocessing is None else as_preprocessing(preprocessing))
     how = loaded.preprocessing
     channels, side = loaded.channels or 3, how.side

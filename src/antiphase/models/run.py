@@ -28,7 +28,7 @@ from antiphase.models.config import ViTConfig
 from antiphase.models.foreign_config import ForeignConfig, Source
 from antiphase.models.prompts import templates
 from antiphase.models.run_json import read_about, read_checkpoint, read_log
-from antiphase.models.sources import Loaded, code_digest, load, weights_digest
+from antiphase.models.sources import Loaded, check_code, code_digest, load, weights_digest
 from antiphase.models.vit import build
 from antiphase.models.weights import check_room, fill, read_safetensors
 from antiphase.models.zero_shot import class_embeddings, zero_shot, zero_shot_from_embeddings
@@ -176,6 +176,7 @@ class Run:
     def loaded(self) -> Loaded:
         """A model that was made elsewhere; refused if it is no longer the one that answers were computed of."""
         assert isinstance(self.config, ForeignConfig)
+        check_code(self.source, self.folder)
         loaded = load(self.source, self.config.preprocessing)
         if weights_digest(loaded.model, code_digest(self.source)) != self.weights_digest:
             raise InputError(

@@ -18,8 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from antiphase import runtime
+from antiphase import files, runtime
 from antiphase.config import InputError
+from antiphase.data.cache import cache_root
 from antiphase.models.classifier import LogitsOf, channels_of, known_preprocessing, of_timm
 from antiphase.models.foreign_config import REMEDY, ForeignConfig, Preprocessing, Source, as_preprocessing
 from antiphase.models.hub import is_offline
@@ -82,7 +83,33 @@ def code_digest(source: Source) -> str:
     """Of the user's Python file, for a model is its code too; empty for a library's."""
     if source.library != "file":
         return ""
-    return hashlib.sha256(Path(source.name.rpartition(":")[0]).read_bytes()).hexdigest()
+    path = Path(source.name.rpartition(":")[0])
+    if not path.is_file():
+        raise InputError(f"{path} does not exist: {source.name} is built from it")
+    return files.sha256(path)
+
+
+# ------------------------------------------------------------------------------------------------- code of the user's
+
+
+def choose_code(source: Source) -> None:
+    """The user has named this Python file on the command line or in a call: from now on runs may be built by it."""
+    if source.library == "file":
+        files.write_text(_chosen(source), f"{source.name}\n")
+
+
+def check_code(source: Source, folder: Path) -> None:
+    """Refuse to run a Python file that only a run's folder names: a folder may come from anybody."""
+    if source.library == "file" and not _chosen(source).exists():
+        raise InputError(
+            f"{folder} is built by running {source.name.rpartition(':')[0]}, which was not named to antiphase here as it is now: "
+            f"look at that file, and if you trust it, name it yourself (antiphase audit {source.name})"
+        )
+
+
+def _chosen(source: Source) -> Path:
+    """Of the file's content, not of its name: a file that was changed is another one."""
+    return cache_root() / "chosen-code" / code_digest(source)
 
 
 # ------------------------------------------------------------------------------------------------- the libraries
