@@ -234,7 +234,7 @@ def test_a_function_in_a_file_brings_weights_preprocessing_and_what_lies_beside_
     assert torch.equal(mine.model().state_dict()["conv.weight"], weights["conv.weight"])
     assert mine.weights_digest != run.weights_digest
     model_file.write_text(MODEL_FILE + "\n# another model\n")
-    with pytest.raises(InputError, match="its weights or its code have changed"):
+    with pytest.raises(InputError, match="not named to antiphase here as it is now"):
         Run(mine.folder).classifier()
 
 
