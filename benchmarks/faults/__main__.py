@@ -16,7 +16,7 @@ from pathlib import Path
 
 from antiphase import console, files
 from antiphase.store import Store
-from benchmarks.faults import child, command_lines, corruptions, full_disks, kills, misuses
+from benchmarks.faults import child, command_lines, corruptions, full_disks, hostile_files, kills, misuses
 from benchmarks.faults.scene import Scene
 from benchmarks.faults.trial import Outcome, Trial
 
@@ -26,6 +26,7 @@ KINDS = {
     "kills": kills.trials,
     "full disks": full_disks.trials,
     "corruptions": corruptions.trials,
+    "hostile files": hostile_files.trials,
     "command lines": command_lines.trials,
     "misuses": misuses.trials,
 }

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def warm_up() -> None:
 
 
 def run(
-    argv: list[str],
+    argv: list[str] | Callable[[], list[str]],
     folder: Path,
     *,
     cache: Path | None = None,
@@ -80,7 +81,21 @@ def run(
     kill_at: int | None = None,
     patience: float = PATIENCE,
 ) -> Ended:
-    """`antiphase ARGV` in `folder`. It is killed after so many seconds, or at its so-manyth change of the file system."""
+    """`antiphase ARGV` in `folder`. It is killed after so many seconds, or at its so-manyth change of the file system. A function
+    that says ARGV is called in the new process: it may compute, which must not happen in the one that is forked from."""
+    return call(lambda: _main(argv), folder, cache=cache, kill_after=kill_after, kill_at=kill_at, patience=patience)
+
+
+def call(
+    program: Callable[[], int],
+    folder: Path,
+    *,
+    cache: Path | None = None,
+    kill_after: float | None = None,
+    kill_at: int | None = None,
+    patience: float = PATIENCE,
+) -> Ended:
+    """A function that returns an exit code, in a process of its own."""
     said = [folder.with_name(f"{folder.name}.{stream}") for stream in ("out", "err")]  # its disk may be full
     sys.stdout.flush()
     sys.stderr.flush()
@@ -88,7 +103,7 @@ def run(
     pid = os.fork()
     if pid == 0:
         try:
-            _be_the_command(argv, folder, said, cache or folder / "cache", kill_at)
+            _be(program, folder, said, cache or folder / "cache", kill_at)
         finally:
             os._exit(CRASHED)  # whatever happens, the child never goes on as its parent
     status, hung = _wait(pid, kill_after, patience)
@@ -112,7 +127,13 @@ def _wait(pid: int, kill_after: float | None, patience: float) -> tuple[int, boo
         time.sleep(0.002)
 
 
-def _be_the_command(argv: list[str], folder: Path, said: list[Path], cache: Path, kill_at: int | None) -> None:
+def _main(argv: list[str] | Callable[[], list[str]]) -> int:
+    from antiphase.cli import main
+
+    return main(argv if isinstance(argv, list) else argv())
+
+
+def _be(program: Callable[[], int], folder: Path, said: list[Path], cache: Path, kill_at: int | None) -> None:
     """In the child: never returns."""
     try:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -123,9 +144,7 @@ def _be_the_command(argv: list[str], folder: Path, said: list[Path], cache: Path
         files._sweep_once.cache_clear()
         if kill_at is not None:
             _kill_at_event(kill_at)
-        from antiphase.cli import main
-
-        code = main(argv)
+        code = program()
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except BaseException:

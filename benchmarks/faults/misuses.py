@@ -5,29 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests import test_misuse as table
-
 from antiphase.config import InputError
+from benchmarks.faults import child
 from benchmarks.faults.scene import Scene
-from benchmarks.faults.trial import Outcome, Trial
+from benchmarks.faults.trial import Outcome, Trial, crashed
+
+REFUSED = 2
 
 
 def trials() -> Iterator[Trial]:
-    for name in table.WORKS:
-        yield Trial("misuses", name, _player(table.WORKS[name], refused=False))
-    for name, (call, _) in table.REFUSED.items():
-        yield Trial("misuses", name, _player(call, refused=True))
+    from tests.test_misuse import REFUSED as REFUSALS
+    from tests.test_misuse import WORKS
+
+    for name, call in WORKS.items():
+        yield Trial("misuses", name, _player(call, expected=0))
+    for name, (call, _) in REFUSALS.items():
+        yield Trial("misuses", name, _player(call, expected=REFUSED))
 
 
-def _player(call, *, refused: bool):
-    def play(_scene: Scene, _folder: Path) -> Outcome:
+def _player(call, *, expected: int):
+    def program() -> int:
         try:
             call()
         except InputError as error:
-            one = "\n" not in str(error)
-            return Outcome("fine" if refused and one else "traceback", "refused" if one else "more than one line")
-        except Exception as error:
-            return Outcome("traceback", f"{type(error).__name__}: {error}"[:200])
-        return Outcome("silent", "was taken") if refused else Outcome("fine", "works")
+            return REFUSED if "\n" not in str(error) else child.CRASHED
+        return 0
+
+    def play(_scene: Scene, folder: Path) -> Outcome:
+        folder.mkdir(parents=True)
+        ended = child.call(program, folder)
+        if ended.crash is not None:
+            return crashed(ended.crash)
+        if ended.code == expected:
+            return Outcome("fine", "refused" if expected else "works")
+        return Outcome("silent", "was taken") if expected else Outcome("lost", "was refused")
 
     return play

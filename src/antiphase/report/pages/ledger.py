@@ -6,7 +6,7 @@ import shlex
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from antiphase.config import InputError
 from antiphase.files import Damaged
@@ -64,7 +64,7 @@ def ledger_page(folder: Path, scale: ScaleName | None = None, data: str | None =
 def _scale_of(rows: list[Summary]) -> ScaleName:
     """The scale with most rows; an empty ledger is shown at the scale of a laptop."""
     counts = Counter(row.scale for row in rows if row.scale in SCALES)
-    return cast(ScaleName, counts.most_common(1)[0][0]) if counts else "cpu"
+    return counts.most_common(1)[0][0] if counts else "cpu"
 
 
 # ------------------------------------------------------------------------------------------------- verdicts
