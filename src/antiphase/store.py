@@ -62,6 +62,7 @@ class Question:
     takes_base: ClassVar[bool] = False  # a second model takes part in the answer
     compares: ClassVar[bool] = False  # numbers of that second model are in the answer too
     has_predictions: ClassVar[bool] = False  # labels and clean predictions are in the answer
+    shared: ClassVar[bool] = False  # several processes take a share of the images each; else one computes it alone
     seed: int = 0  # of everything that is drawn
 
     @property

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from antiphase import console, files, runtime
+from antiphase import console, files, processes, runtime
 from antiphase.config import InputError, fingerprint, from_plain, to_plain
 from antiphase.data.imageset import ImageSet
 from antiphase.models.clip import CLIP
@@ -300,7 +300,8 @@ class Run:
     ) -> Entry:
         """The answer to a question about this run and these data: read if it is kept in the run's folder, else computed and
         kept. `compute` gets the path of a folder beside it, for what it keeps in parts; `words`: what the answer depends on
-        besides weights and data, such as prompts. A damaged answer is named and computed again.
+        besides weights and data, such as prompts. A damaged answer is named and computed again. Of several processes all
+        compute what is `shared` and else one; one keeps it, and all have it.
         """
         depends = {"format": ANSWERS, "model": self.config, "weights": self.weights_digest, "images": data.fingerprint}
         second = {"base": None if base is None else base.identity} if question.takes_base else {}
@@ -310,24 +311,21 @@ class Run:
                 f"{type(question).__name__} may not have a field {min(same)!r}: the key says it of the run and data"
             )
         key = fingerprint({**others, **own})
-        store = Store(self.folder / question.folder, bare=True)
-        try:
-            if (kept := store.get(key)) is not None:
-                return kept
-        except Damaged as damage:
-            console.say(f"{damage}; it is computed again now")
-        began = time.perf_counter()
+        store, world = Store(self.folder / question.folder, bare=True), processes.current()
+        if (kept := world.once(lambda: _kept(store, key))) is not None:
+            return kept
+        began, beside = time.perf_counter(), store.path(key).with_suffix("")
         content = {
             "model": self.config.title,
             "run": self.name,
             "data": {"name": data.name, "split": data.split, "n": len(data), "fingerprint": data.fingerprint},
             **({"prompts": self.wording} if "prompts" in words else {}),
             "seed": question.seed,
-            **compute(store.path(key).with_suffix("")),
+            **(compute(beside) if question.shared else world.once(lambda: compute(beside))),
             "seconds": round(time.perf_counter() - began, 3),
             "environment": runtime.environment(),
         }
-        return store.put(key, content)
+        return world.once(lambda: store.put(key, content))
 
     def answer_on(
         self, question: Question, images: ImageSet, compute: Callable[[Path], Content], *, base: Run | None = None
@@ -348,6 +346,15 @@ class Run:
             return load_file(path)["classes"]
         except (SafetensorError, KeyError):
             raise InputError(f"{path} is damaged: delete it, and it is computed again") from None
+
+
+def _kept(store: Store, key: str) -> Entry | None:
+    """None if it has to be computed."""
+    try:
+        return store.get(key)
+    except Damaged as damage:
+        console.say(f"{damage}; it is computed again now")
+        return None
 
 
 class OfClasses(nn.Module):
