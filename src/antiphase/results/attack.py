@@ -180,10 +180,10 @@ def _part(
     if question.save:
         fooled = result.success
         if question.eight_bit:
-            pixels, predictions = result.adversarial[fooled], result.adversarial_prediction[fooled]
+            pixels, predictions = result.pixels[fooled], result.adversarial_prediction[fooled]
             _save_png(model, pixels, predictions, batch.ids[fooled.numpy()], path)
         else:
-            tensors = {"adversarial": result.adversarial[fooled], "ids": torch.from_numpy(batch.ids)[fooled]}
+            tensors = {"adversarial": result.pixels[fooled], "ids": torch.from_numpy(batch.ids)[fooled]}
             files.write_whole(path.with_suffix(".safetensors"), lambda temporary: save_file(tensors, temporary))
     return {
         "label": result.labels.tolist(),
