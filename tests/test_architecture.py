@@ -14,7 +14,17 @@ import antiphase
 import antiphase.cli
 
 SOURCE = Path(antiphase.__file__).parent
-BELOW = ["config", "scales", "clip_scales", "files", "store", "console", "runtime", "processes"]  # in this order too
+BELOW = [
+    "config",
+    "scales",
+    "clip_scales",
+    "locks",
+    "files",
+    "store",
+    "console",
+    "runtime",
+    "processes",
+]  # in this order too
 FLOW = [
     *BELOW,
     *(

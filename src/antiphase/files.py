@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from antiphase.config import InputError
+from antiphase.locks import locked
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
@@ -55,10 +54,10 @@ def held(folder: Path) -> Iterator[None]:
     made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(folder / ".lock", timeout=0):
+        with locked(folder / ".lock", timeout=0) as mine:
+            if not mine:
+                raise InputError(f"another process is at work in {folder}: wait for it, or choose another --out")
             yield
-    except Timeout:
-        raise InputError(f"another process is at work in {folder}: wait for it, or choose another --out") from None
     finally:
         if made and {p.name for p in folder.iterdir()} <= {".lock"}:
             shutil.rmtree(folder)

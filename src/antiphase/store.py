@@ -17,10 +17,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from filelock import FileLock, Timeout
-
 from antiphase import files
 from antiphase.config import InputError, fingerprint, stored_name, to_plain
+from antiphase.locks import locked
 
 FORMAT = 4  # of an entry's file
 BACKWARD = 3  # forward passes that a forward with its backward costs
@@ -210,19 +209,12 @@ def _key_of(config: Keyed) -> str:
 
 @contextmanager
 def held(folder: Path, key: str) -> Iterator[bool]:
-    """True inside if this process alone may work on the key; False if another one does. The lock goes with the process."""
+    """True inside if this process alone may work on the key; False if another one does. The lock goes with the process
+    (a lease, some time after it: locks.py)."""
     with room(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / f"{key}.lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            yield False
-            return
-    try:
-        yield True
-    finally:
-        lock.release()
+        with locked(folder / f"{key}.lock", timeout=0) as mine:
+            yield mine
 
 
 @contextmanager

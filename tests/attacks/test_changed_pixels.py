@@ -61,7 +61,8 @@ print(({HIGH_WATER} - before) * 1024 / (4 * x.numel()))
 
 
 @pytest.mark.slow
-def test_a_sweep_over_four_budgets_holds_at_most_three_copies_of_the_images(data_root):
+@pytest.mark.usefixtures("data_root")
+def test_a_sweep_over_four_budgets_holds_at_most_three_copies_of_the_images():
     """2,048 CIFAR-10 images, a copy of them is 25 MB: 11 copies before, 2.4 now."""
     done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
     assert float(done.stdout) <= 3

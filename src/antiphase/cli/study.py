@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tyro
 
@@ -14,6 +15,7 @@ from antiphase.data.catalog import CATALOG, check_name
 from antiphase.data.pair_catalog import PAIR_CATALOG
 from antiphase.evals.config import PAIRS, check_data_exists
 from antiphase.files import require_folder
+from antiphase.locks import KIND
 from antiphase.paper.catalog import chosen, studies, to_run
 from antiphase.paper.claims import plans, verdicts
 from antiphase.paper.cost import Prices, fit
@@ -64,6 +66,9 @@ class Command:
     data_root: Path | None = None  # where data sets lie; $ANTIPHASE_DATA when not given
     workers: int = 1  # with run: so many processes share the cells, and the cores of this machine
     shard: str | None = None  # with run: part 2 of 8 of the cells is 2/8; slurm: as the array counts its tasks
+    locks: Literal["flock", "lease"] | None = (
+        None  # lease: for file systems without locks; None: $ANTIPHASE_LOCKS or flock
+    )
     dry_run: bool = False  # with run: print every cell that is missing with its cost, and do nothing
     out: Path | None = None  # with export: folder for rows, tables and a leaderboard entry
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps
@@ -211,6 +216,8 @@ def _run(
     command: Command, named: list[Study], grid: Grid, ledger: Ledger, user_clips: dict[str, Path]
 ) -> dict[str, Any]:
     require_folder(command.ledger)
+    if command.locks is not None:
+        os.environ[KIND] = command.locks  # the workers inherit it
     cells = _cells(command, named, grid)
     absent = _absent(cells, command)
     from antiphase import console

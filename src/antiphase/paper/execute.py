@@ -298,7 +298,11 @@ def _settle(cell: Cell, place: Workplace, outcome: Outcome, answer: Callable[...
         with room(ledger.folder):
             result = answer(cell, place)
         seconds = time.perf_counter() - clock
-        ledger.keep(cell, row_of(cell, place, result, (seconds, time.process_time() - processor), began))
+        row = row_of(cell, place, result, (seconds, time.process_time() - processor), began)
+        if ledger.has(cell):  # this process stood still, its lease was taken over, and another has finished the cell
+            outcome.present.append(cell.key)
+            return
+        ledger.keep(cell, row)
     except (DiskFull, Interrupted):
         raise
     except Exception as error:

@@ -16,10 +16,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from antiphase import files
 from antiphase.config import InputError, to_plain
+from antiphase.locks import locked
 from antiphase.paper.questions import Cell
 from antiphase.store import Content, Damaged, Entry, Store, agrees, held, read_entry, room
 
@@ -129,7 +128,7 @@ class Ledger:
         path, entry = self.folder / "data.json", f"{name}/{split}"
         with room(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            with FileLock(self.folder / ".data.lock"):
+            with locked(self.folder / ".data.lock"):
                 known = files.read_json(path) if path.exists() else {}
                 if entry not in known:
                     files.write_json(path, {**known, entry: content})
