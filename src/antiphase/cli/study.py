@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import tyro
 
-from antiphase.config import InputError, check_fields
+from antiphase.config import InputError, Names, check_fields
 from antiphase.data.catalog import CATALOG, check_name
 from antiphase.data.pair_catalog import PAIR_CATALOG
 from antiphase.evals.config import PAIRS, check_data_exists
@@ -44,6 +44,7 @@ EXAMPLES = """\
   antiphase study run table1 fig2a fig2c fig5 --scale cpu --ledger runs/cpu
   antiphase study run all --scale cpu --workers 2 --ledger runs/cpu
   antiphase study run all --scale paper --shard 1/8 --dry-run
+  antiphase study run all --scale paper --executor submitit --workers 16 --resources slurm_partition=gpu,gpus_per_node=1
   antiphase study status --ledger runs/studies
   antiphase study verdicts --scale cpu --ledger runs/cpu
   antiphase study export --scale cpu --ledger runs/cpu --out runs/cpu/export
@@ -66,6 +67,9 @@ class Command:
     data_root: Path | None = None  # where data sets lie; $ANTIPHASE_DATA when not given
     workers: int = 1  # with run: so many processes share the cells, and the cores of this machine
     shard: str | None = None  # with run: part 2 of 8 of the cells is 2/8; slurm: as the array counts its tasks
+    executor: Literal["local", "ray", "submitit"] = "local"  # with run: who starts the workers; extras of these names
+    address: str | None = None  # of a Ray cluster: auto, or HOST:PORT; None: $RAY_ADDRESS, or one is started here
+    resources: Names = Names()  # of a worker, as ray and submitit call them: num_gpus=1, or slurm_partition=gpu,...
     locks: Literal["flock", "lease"] | None = (
         None  # lease: for file systems without locks; None: $ANTIPHASE_LOCKS or flock
     )
@@ -222,13 +226,18 @@ def _run(
     absent = _absent(cells, command)
     from antiphase import console
     from antiphase.paper.execute import Workplace
-    from antiphase.paper.workers import run_on_workers
+    from antiphase.paper.executors import check_installed, resources_of, run_cells
     from antiphase.runtime import pick_device
+
+    check_installed(command.executor)
+    resources = resources_of(command.resources)
 
     for why in absent.values():
         console.say(f"what needs it is left out: {why}")
-    place = Workplace(ledger, command.data_root, pick_device(command.device), command.scale, user_clips)
-    outcome = run_on_workers(cells, place, absent, workers=command.workers)
+    device = pick_device(command.device) if command.executor == "local" else command.device  # that of the workers
+    place = Workplace(ledger, command.data_root, device, command.scale, user_clips)
+    crew: dict[str, Any] = {"executor": command.executor, "workers": command.workers, "address": command.address}
+    outcome = run_cells(cells, place, absent, resources=resources, **crew)
     titles = {cell.key: cell.title for cell in cells}
     answers = Answers(ledger)
     return {
