@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
@@ -41,17 +42,16 @@ def run_on_workers(
         return run(cells, place, absent)
     threads = threads_of_each(workers)
     console.say(f"{workers} workers with {threads} {'thread' if threads == 1 else 'threads'} each")
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait would take the cores from other workers
-    os.environ["OMP_NUM_THREADS"] = str(threads)
     spawn = multiprocessing.get_context("spawn")
     fresh = replace(place, loaded={}, device=str(place.device))
     started = []
-    for _ in range(workers):
-        ours, theirs = spawn.Pipe(duplex=False)
-        process = spawn.Process(target=_work, args=(theirs, list(cells), fresh, absent, workers, threads))
-        process.start()
-        theirs.close()
-        started.append((process, ours))
+    with _inherited(threads):
+        for _ in range(workers):
+            ours, theirs = spawn.Pipe(duplex=False)
+            process = spawn.Process(target=_work, args=(theirs, list(cells), fresh, absent, workers, threads))
+            process.start()
+            theirs.close()
+            started.append((process, ours))
     results = [_result(connection) for _, connection in started]
     for process, _ in started:
         process.join()
@@ -67,6 +67,19 @@ def run_on_workers(
     if lost:
         console.say(f"{len(lost)} of {workers} workers were lost (exit code {lost[0]}); the others did their cells")
     return merged(outcomes)
+
+
+@contextmanager
+def _inherited(threads: int) -> Iterator[None]:
+    """Processes started inside have so many threads, which wait without taking the cores from other workers."""
+    before = dict(os.environ)
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def merged(outcomes: Sequence[Outcome]) -> Outcome:

@@ -55,5 +55,6 @@ def _rows(parts: Sequence[NDArray[Any]], shares: Sequence[Rows]) -> NDArray[Any]
     if len(widths) > 1:  # images of one share took more probes: NaN where an image took fewer, as inside a share
         joined[:] = np.nan
     for part, share in zip(parts, shares):
-        joined[(share, *(slice(0, size) for size in part.shape[1:]))] = part
+        within: tuple[Any, ...] = (share, *(slice(0, size) for size in part.shape[1:]))
+        joined[within] = part
     return joined
