@@ -70,9 +70,7 @@ class Command:
     executor: Literal["local", "ray", "submitit"] = "local"  # with run: who starts the workers; extras of these names
     address: str | None = None  # of a Ray cluster: auto, or HOST:PORT; None: $RAY_ADDRESS, or one is started here
     resources: Names = Names()  # of a worker, as ray and submitit call them: num_gpus=1, or slurm_partition=gpu,...
-    locks: Literal["flock", "lease"] | None = (
-        None  # lease: for file systems without locks; None: $ANTIPHASE_LOCKS or flock
-    )
+    locks: Literal["flock", "lease"] | None = None  # lease: where file systems have no locks; None: $ANTIPHASE_LOCKS
     dry_run: bool = False  # with run: print every cell that is missing with its cost, and do nothing
     out: Path | None = None  # with export: folder for rows, tables and a leaderboard entry
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps
