@@ -14,7 +14,18 @@ import antiphase
 import antiphase.cli
 
 SOURCE = Path(antiphase.__file__).parent
-BELOW = ["config", "scales", "clip_scales", "console", "files", "store", "tensors", "runtime"]  # in this order too
+BELOW = [
+    "config",
+    "scales",
+    "clip_scales",
+    "console",
+    "locks",
+    "files",
+    "store",
+    "tensors",
+    "runtime",
+    "processes",
+]  # in this order too
 FLOW = [
     *BELOW,
     *(

@@ -134,7 +134,8 @@ def _examples(images: Any, rest: tuple[Any, ...]) -> tuple[Any, Any, Any, dict[s
         images, rest = images[0], (images[1], *rest)
     if len(rest) != 2:
         raise InputError("tensors need their labels: call attack(classifier, x, y, attack)")
-    return as_pixels(images), as_labels(rest[0]), rest[1], {}
+    pixels = as_pixels(images).to("cpu", copy=True)  # results refer to them, whatever becomes of those that were given
+    return pixels, as_labels(rest[0]), rest[1], {}
 
 
 def _of_any_model(function: Callable[..., T]) -> Callable[..., T]:

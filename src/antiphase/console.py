@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sized
@@ -15,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 stderr = Console(stderr=True, highlight=False)
 stdout = Console(highlight=False)
+_speaks = os.environ.get("RANK", "0") == "0"  # under torchrun one process speaks for all
 _shown: list[Progress] = []  # the bar on the screen, if there is one
 
 
@@ -66,7 +68,9 @@ def progress(label: str, total: int, done: int = 0, *, show: bool = True) -> Ite
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=stderr, transient=True, disable=not (show and stderr.is_terminal)) as bar:
+    with Progress(
+        *columns, console=stderr, transient=True, disable=not (show and _speaks and stderr.is_terminal)
+    ) as bar:
         _shown.append(bar)
         try:
             yield from _line(bar, label, total, done)
@@ -88,7 +92,8 @@ def _line(bar: Progress, label: str, total: int, done: int) -> Iterator[Callable
 
 def say(text: str) -> None:
     """One plain line for the person at the terminal."""
-    stderr.print(visible(text), markup=False, soft_wrap=True)
+    if _speaks:
+        stderr.print(visible(text), markup=False, soft_wrap=True)
 
 
 # ------------------------------------------------------------------------------------------------- measures.probes

@@ -17,10 +17,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from antiphase import console
 from antiphase.config import InputError, has_surrogates, parse_json, read_text, shown
+from antiphase.locks import locked
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 ABANDONED = 24 * 3600  # seconds after which a half-written file is taken for debris where locks are not honoured
@@ -144,15 +143,15 @@ def held(folder: Path, *, whole: bool = False) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     before = {p.name for p in folder.iterdir()}
     try:
-        with FileLock(folder / ".lock", timeout=0):
+        with locked(folder / ".lock", timeout=0) as mine:
+            if not mine:
+                raise InputError(f"another process is at work in {folder}: wait for it, or choose another --out")
             try:
                 yield
             except BaseException:
                 if whole:
                     _remove({p for p in folder.iterdir() if p.name not in before | {".lock"}})
                 raise
-    except Timeout:
-        raise InputError(f"another process is at work in {folder}: wait for it, or choose another --out") from None
     finally:
         if made and {p.name for p in folder.iterdir()} <= {".lock"}:
             shutil.rmtree(folder)

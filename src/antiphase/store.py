@@ -15,11 +15,10 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from filelock import FileLock, Timeout
-
 from antiphase import console, files
 from antiphase.config import InputError, fingerprint, parse_json, read_text, stored_name, to_plain
 from antiphase.files import Damaged, digest_of, room
+from antiphase.locks import locked
 
 FORMAT = 4  # of an entry's file
 BACKWARD = 3  # forward passes that a forward with its backward costs
@@ -52,6 +51,7 @@ class Question:
     takes_base: ClassVar[bool] = False  # a second model takes part in the answer
     compares: ClassVar[bool] = False  # numbers of that second model are in the answer too
     has_predictions: ClassVar[bool] = False  # labels and clean predictions are in the answer
+    shared: ClassVar[bool] = False  # several processes take a share of the images each; else one computes it alone
     seed: int = 0  # of everything that is drawn
 
     @property
@@ -205,16 +205,10 @@ def _key_of(config: Keyed) -> str:
 
 @contextmanager
 def held(folder: Path, key: str) -> Iterator[bool]:
-    """True inside if this process alone may work on the key; False if another one does. The lock goes with the process."""
-    with room(folder / f"{key}.lock"):
+    """True inside if this process alone may work on the key; False if another one does. The lock goes with the process
+    (a lease, some time after it: locks.py)."""
+    path = folder / f"{key}.lock"
+    with room(path):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / f"{key}.lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            yield False
-            return
-    try:
-        yield True
-    finally:
-        lock.release()
+        with locked(path, timeout=0) as mine:
+            yield mine

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from antiphase import files
+from antiphase import files, locks
 from antiphase.config import InputError, to_plain
 from antiphase.files import Damaged, DiskFull
 from antiphase.measures.questions import PredictionQuestion
@@ -226,7 +226,10 @@ def worker(folder):
     )
 
 
-def test_three_processes_one_of_them_killed_complete_every_cell_once(tmp_path):
+@pytest.mark.parametrize("kind", ["flock", pytest.param("lease", marks=pytest.mark.slow)])
+def test_three_processes_one_of_them_killed_complete_every_cell_once(tmp_path, monkeypatch, kind):
+    monkeypatch.setenv(locks.KIND, kind)
+    monkeypatch.setenv(locks.SECONDS, "5")
     workers = [worker(tmp_path) for _ in range(3)]
     started = tmp_path / "started"
     deadline = time.monotonic() + 240

@@ -74,7 +74,7 @@ class StagedAttack:
         result = part.result(stage.within)
         fooled_rows = rows[result.success]
         self.broken_by[fooled_rows], self.final[fooled_rows] = number, result.adversarial_prediction[result.success]
-        examples.adversarial[fooled_rows] = result.adversarial[result.success]
+        examples.adversarial.change(fooled_rows.tolist(), result.pixels[result.success])
         examples.changed_in_restart[0, fooled_rows] = True
         examples.forwards[rows] += result.forwards
         examples.backwards[rows] += result.backwards

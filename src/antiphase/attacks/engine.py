@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from antiphase import console, runtime
 from antiphase.attacks.autoattack import StagedAttack
+from antiphase.attacks.changed_pixels import ChangedPixels
 from antiphase.attacks.compiled import Compile, forwards_at_most, should_compile
 from antiphase.attacks.config import PGD, Attack, Label, MinimalL2, MinimumNorm, Square
 from antiphase.attacks.journal import Journal
@@ -61,11 +62,11 @@ class CleanPredictions(NamedTuple):
 class AttackResult:
     """What an attack returns: one entry per example."""
 
-    adversarial: Tensor  # (n, C, H, W): of the first restart that succeeded, else the clean pixels
+    pixels: ChangedPixels  # of the first restart that succeeded, else the clean ones; kept without copies
     labels: Tensor  # (n,) the true labels
     clean_prediction: Tensor  # (n,)
-    adversarial_prediction: Tensor  # (n,) on `adversarial`
-    success: Tensor  # (n,) bool, judged on `adversarial`
+    adversarial_prediction: Tensor  # (n,) on `pixels`
+    success: Tensor  # (n,) bool, judged on `pixels`
     changed_in_restart: Tensor  # (R, n) bool: that restart succeeded; under the fast protocol one row, their union
     distance: Tensor  # (n,) float64: size of the perturbation in the norm of the attack; 0 where it failed
     forwards: Tensor  # (n,) model evaluations spent
@@ -76,6 +77,11 @@ class AttackResult:
     stages: tuple[str, ...] = ()  # their names
     alone: tuple[AttackResult, ...] = ()  # of the best of several: the result of each of them
     clean: CleanPredictions | None = None  # spares a later attack on the same images the clean forwards
+
+    @property
+    def adversarial(self) -> Tensor:
+        """The pixels of the first restart that succeeded, else the clean ones: (n, C, H, W), put together at every call"""
+        return self.pixels.tensor
 
     @property
     def correct(self) -> Tensor:
@@ -180,7 +186,7 @@ def _run_function(examples: Examples, attack: AttackFunction, threat_model: Thre
             adv = threat_model.project(adv, x)  # what float32 overshot
         outside += int((~allowed).sum())
         fooled = examples.fooled(examples.query(adv, rows)[1], rows) & allowed
-        examples.adversarial[rows[fooled]] = adv[fooled].to(examples.x.dtype)
+        examples.adversarial.change(rows[fooled].tolist(), adv[fooled])
         examples.changed_in_restart[0, rows] = fooled
         examples.advance(len(rows), "")
     if outside:
@@ -220,7 +226,7 @@ def sweep(
 def _extended(smaller: AttackResult, standing: Tensor, fresh: AttackResult | None) -> AttackResult:
     """The result of a larger budget: examples that the smaller one fooled, and those fooled now. Costs are the new ones."""
     fields: dict[str, Any] = {}
-    names = ("adversarial", "adversarial_prediction", "success", "distance", "forwards", "backwards")
+    names = ("adversarial_prediction", "success", "distance", "forwards", "backwards")
     for name in (*names, "broken_by") if smaller.broken_by is not None else names:
         value: Tensor = getattr(smaller, name).clone()
         if name in ("forwards", "backwards"):
@@ -228,6 +234,9 @@ def _extended(smaller: AttackResult, standing: Tensor, fresh: AttackResult | Non
         if fresh is not None:
             value[standing] = getattr(fresh, name)
         fields[name] = value
+    if fresh is not None:
+        rows = dict(enumerate(torch.nonzero(standing)[:, 0].tolist()))
+        fields["pixels"] = smaller.pixels.taking(fresh.pixels, rows)
     flags, compiled = (fresh.flags, fresh.compiled) if fresh is not None else ((), False)
     return replace(smaller, **fields, changed_in_restart=fields["success"][None], flags=flags, compiled=compiled)
 
@@ -271,7 +280,7 @@ class Examples:
 
     def __post_init__(self, clean_predictions: CleanPredictions | None) -> None:
         n = len(self.x)
-        self.adversarial = self.x.clone()
+        self.adversarial = ChangedPixels(self.x)
         self.changed_in_restart = torch.zeros(1, n, dtype=torch.bool)  # (R, n)
         self.forwards, self.backwards = torch.zeros(n, dtype=torch.int64), torch.zeros(n, dtype=torch.int64)
         self.compiled = False  # full batches ran compiled
@@ -355,19 +364,23 @@ class Examples:
         """
         claimed = torch.nonzero(self.changed_in_restart.any(dim=0))[:, 0]
         prediction = self.clean.prediction.clone() if final is None else final.clone()
-        for rows in self.batches(claimed) if final is None else []:
-            prediction[rows] = self.query(self.adversarial[rows], rows)[1]
-        delta = self.adversarial.double() - self.x.double()
-        distance = delta.flatten(1).norm(dim=1) if threat_model is None else threat_model.size(delta)
+        distance = torch.zeros(len(self.x), dtype=torch.float64)
+        for rows in self.batches(claimed):
+            pixels = self.adversarial[rows]
+            if final is None:
+                prediction[rows] = self.query(pixels, rows)[1]
+            delta = pixels.double() - self.x[rows].double()
+            distance[rows] = delta.flatten(1).norm(dim=1) if threat_model is None else threat_model.size(delta)
         success = torch.zeros(len(self.x), dtype=torch.bool)
         success[claimed] = self.fooled(prediction[claimed], claimed)
         if threat_model is not None:
             success &= distance <= float(threat_model.eps) + SLACK
         failed = ~success
-        self.adversarial[failed], distance[failed] = self.x[failed], 0.0
+        self.adversarial.restore(torch.nonzero(failed)[:, 0].tolist())
+        distance[failed] = 0.0
         prediction[failed] = self.clean.prediction[failed]
         return AttackResult(
-            adversarial=self.adversarial,
+            pixels=self.adversarial,
             labels=self.y.clone(),
             clean_prediction=self.clean.prediction,
             adversarial_prediction=prediction,

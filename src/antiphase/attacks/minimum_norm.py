@@ -59,8 +59,9 @@ def smallest_of_all(
 def smaller_of(one: AttackResult, other: AttackResult) -> AttackResult:
     """For each example the smaller of two perturbations, the first if they tie; costs and flags add up."""
     better = other.success & (~one.success | (other.distance < one.distance))
-    chosen: dict[str, Any] = {}
-    names = ("adversarial", "adversarial_prediction", "success", "distance")
+    rows = torch.nonzero(better)[:, 0].tolist()
+    chosen: dict[str, Any] = {"pixels": one.pixels.taking(other.pixels, dict(zip(rows, rows)))}
+    names = ("adversarial_prediction", "success", "distance")
     for name in names if one.broken_by is None else (*names, "broken_by"):
         chosen[name] = getattr(one, name).clone()
         chosen[name][better] = getattr(other, name)[better]

@@ -25,6 +25,7 @@ class AttackQuestion(Question):
 
     kind: ClassVar[str] = "attack"
     folder: ClassVar[str] = "attacks"
+    shared: ClassVar[bool] = True
     has_predictions: ClassVar[bool] = True
     attack: Attack
     protocol: Protocol = "paper"

@@ -245,7 +245,8 @@ class Scheduler:
                 continue  # an earlier lane of this restart was fooled by the same forward
             examples.changed_in_restart[restart if self.every_restart else 0, row] = True
             if restart < self.first_success[row]:
-                examples.adversarial[row], self.first_success[row] = pixels, restart
+                examples.adversarial.change([row], [pixels])
+                self.first_success[row] = restart
             self.left[row] = self.left[row] - 1 if self.every_restart else 0
         failed = result.finished & ~fooled
         for row, restart in zip(slots.row[failed].tolist(), slots.restart[failed].tolist()):
@@ -272,7 +273,7 @@ class Scheduler:
         examples = self.examples
         changed = examples.changed_in_restart[:, row].int().tolist()
         costs = int(examples.forwards[row]), int(examples.backwards[row])
-        pixels = pack(examples.adversarial[row]) if any(changed) else None
+        pixels = pack(examples.adversarial.changed[row]) if any(changed) else None
         return JournalEntry(int(examples.ids[row]), changed, *costs, self.counts.of(row), pixels)
 
     def _read_journal(self) -> None:
@@ -285,7 +286,7 @@ class Scheduler:
             examples.forwards[row], examples.backwards[row], self.left[row] = entry.forwards, entry.backwards, 0
             self.counts.restore(row, entry.tally)
             if entry.pixels is not None:
-                examples.adversarial[row] = unpack(entry.pixels, examples.x[row])
+                examples.adversarial.change([row], [unpack(entry.pixels, examples.x[row])])
         examples.advance(len(entries), "")
 
 

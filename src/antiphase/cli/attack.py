@@ -167,6 +167,7 @@ def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
     if command.out is not None:
         require_folder(command.out)
     from antiphase.models.run import Run
+    from antiphase.processes import is_main_process
     from antiphase.results.attack import attack_answers
     from antiphase.runtime import pick_device
 
@@ -184,7 +185,7 @@ def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
         targets = [Run(other, command.source.prompts) for other in others]
         shown = transfers(run, targets, images, command.attacks(), device=device, **settings)
         result["transfer"] = [entry.content for entry in shown]
-    if command.out is not None:
+    if command.out is not None and is_main_process():
         from antiphase.report.export import write_attacks
 
         write_attacks(result, command.out)

@@ -95,13 +95,15 @@ def audit_runs(
 ) -> dict[str, Any]:
     """The audit of models that are named, or in memory, on these images or on those that the flags name."""
     from antiphase.console import duration, say
+    from antiphase.processes import current
     from antiphase.results.audit import audit, check_runs, forwards_needed, seconds_per_forward
     from antiphase.runtime import pick_device
 
     device = pick_device(command.device)
     runs: list[Run] = []
     for place, (model, weights) in enumerate(_named(command, named)):
-        runs.append(_opened(command, model, weights, out, place, images, preprocessing))
+        with current().first():  # one process makes the run of a model, the others find it
+            runs.append(_opened(command, model, weights, out, place, images, preprocessing))
         images = images or _choose(command, runs[0])
     assert images is not None
     check_runs(runs, images)
@@ -119,7 +121,7 @@ def audit_runs(
             "quick_seconds": round(cheaper, 1),
         }
     result = audit(runs, images, command.settings, device=device)
-    if not page:
+    if not page or not current().is_main:
         return result
     from antiphase import files
     from antiphase.report.page import write_page

@@ -34,6 +34,7 @@ from antiphase.models.config import Attention
 from antiphase.scales import SCALES
 
 NO_MEMORY = "this needs more memory than there is: choose a smaller model, smaller images or a smaller batch"
+SHARED = ("attack", "measure", "eval", "audit")  # by the processes that torchrun started
 RENAMED = {"--runs": "--restarts"}  # flags by their former names, which are still accepted
 
 
@@ -45,7 +46,8 @@ def run_command(name: str, argv: list[str]) -> int:
         for word in (*argv, os.getcwd()):  # noqa: PTH109 - what is written and shown later must be text
             require_text(word)
         command = parse(name, module, argv)
-        result = module.run(command)
+        with _several(name):
+            result = module.run(command)
         if os.environ.get("RANK", "0") == "0":  # under torchrun one process speaks for all
             _print_result(module, command, result)
     except InputError as refusal:
@@ -68,6 +70,18 @@ def run_command(name: str, argv: list[str]) -> int:
             return _fail(name, NO_MEMORY, 2)
         raise
     return int(module.exit_code(result)) if hasattr(module, "exit_code") else 0
+
+
+def _several(name: str) -> contextlib.AbstractContextManager[Any]:
+    """The processes that torchrun started, where a command shares its work among them; a training joins them itself."""
+    if os.environ.get("WORLD_SIZE", "1") == "1" or name in ("train", "train-clip"):
+        return contextlib.nullcontext()
+    if name not in SHARED:
+        instead = "study run --workers 2, or --shard 1/2" if name == "study" else "start it without torchrun"
+        raise InputError(f"{name} takes one process, and torchrun started several: {instead}")
+    from antiphase.processes import join
+
+    return join()
 
 
 def _print_result(module: ModuleType, command: Any, result: Any) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from antiphase.data.imageset import ImageSet
     from antiphase.data.pairs import Captions
     from antiphase.models.run import Run
+    from antiphase.processes import is_main_process
 
 EXAMPLES = """\
   antiphase measure runs/diffvit
@@ -143,7 +144,7 @@ def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
             second = base if question.takes_base else None
             answer = measure(run, images, question, base=second, device=device)
             result.setdefault(question.kind, []).append(answer.content)
-    if command.out is not None:
+    if command.out is not None and is_main_process():
         from antiphase.report.export import write_measures
 
         write_measures(result, command.out, command.rows)

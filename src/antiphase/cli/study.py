@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tyro
 
-from antiphase.config import InputError
+from antiphase.config import InputError, Names, check_fields
 from antiphase.data.catalog import CATALOG, check_name
 from antiphase.data.pair_catalog import PAIR_CATALOG
 from antiphase.evals.config import PAIRS, check_data_exists
 from antiphase.files import of_another_shape, require_folder
+from antiphase.locks import KIND
 from antiphase.paper.catalog import chosen, studies, to_run
 from antiphase.paper.claims import plans, verdicts
 from antiphase.paper.cost import Prices, fit
@@ -21,6 +23,7 @@ from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.ledger_index import Summary
 from antiphase.paper.questions import Cell, data_sets, ordered
+from antiphase.paper.shard import Shard
 from antiphase.paper.study import SURROGATE, Answers, Study
 from antiphase.paper.user_clip import UserPair, check_images, data_of, pair_of
 from antiphase.scales import ScaleName
@@ -40,7 +43,9 @@ EXAMPLES = """\
   antiphase study show table1 --scale cpu
   antiphase study run fig2a --ledger runs/studies
   antiphase study run table1 fig2a fig2c fig5 --scale cpu --ledger runs/cpu
-  antiphase study run all --scale paper --dry-run
+  antiphase study run all --scale cpu --workers 2 --ledger runs/cpu
+  antiphase study run all --scale paper --shard 1/8 --dry-run
+  antiphase study run all --scale paper --executor submitit --workers 16 --resources slurm_partition=gpu,gpus_per_node=1
   antiphase study status --ledger runs/studies
   antiphase study verdicts --scale cpu --ledger runs/cpu
   antiphase study export --scale cpu --ledger runs/cpu --out runs/cpu/export
@@ -61,6 +66,12 @@ class Command:
     diffclip: Path | None = None  # and its DiffCLIP
     surrogates: bool = False  # with run: at cpu and desk, studies that train small CLIPs are part of all
     data_root: Path | None = None  # where data sets lie; $ANTIPHASE_DATA when not given
+    workers: int = 1  # with run: so many processes share the cells, and the cores of this machine
+    shard: str | None = None  # with run: part 2 of 8 of the cells is 2/8; slurm: as the array counts its tasks
+    executor: Literal["local", "ray", "submitit"] = "local"  # with run: who starts the workers; extras of these names
+    address: str | None = None  # of a Ray cluster: auto, or HOST:PORT; None: $RAY_ADDRESS, or one is started here
+    resources: Names = Names()  # of a worker, as ray and submitit call them: num_gpus=1, or slurm_partition=gpu,...
+    locks: Literal["flock", "lease"] | None = None  # lease: where file systems have no locks; None: $ANTIPHASE_LOCKS
     dry_run: bool = False  # with run: print every cell that is missing with its cost, and do nothing
     out: Path | None = None  # with export: folder for rows, tables and a leaderboard entry
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps
@@ -78,6 +89,9 @@ class Command:
         if self.data is not None:
             check_name(self.data)
         chosen(self.names)  # refuses an unknown one
+        check_fields(self, workers=1)
+        if self.shard is not None:
+            Shard.read(self.shard)
 
 
 def run(command: Command) -> dict[str, Any]:
@@ -160,8 +174,10 @@ def _shown(command: Command, study: Study, grid: Grid, answers: Answers) -> dict
     }
 
 
-def _cells(named: list[Study], grid: Grid) -> list[Cell]:
-    return ordered(cell for study in named for cell in study.cells(grid))
+def _cells(command: Command, named: list[Study], grid: Grid) -> list[Cell]:
+    """All of them and what they need; of a shard, its part of them and what that needs."""
+    cells = ordered(cell for study in named for cell in study.cells(grid))
+    return cells if command.shard is None else ordered(Shard.read(command.shard).cells(cells))
 
 
 def _absent(cells: list[Cell], command: Command) -> dict[str, str]:
@@ -181,7 +197,7 @@ def _why_not(name: str, root: Path | None) -> str | None:
 
 
 def _planned(command: Command, named: list[Study], grid: Grid, ledger: Ledger) -> dict[str, Any]:
-    cells = _cells(named, grid)
+    cells = _cells(command, named, grid)
     prices = Prices.learned(ledger.provenances(), gpu=_on_gpu(command))
     todo = [cell for cell in cells if not ledger.has(cell)]
     costs = [prices.seconds(cell) for cell in todo]
@@ -208,16 +224,24 @@ def _run(
     command: Command, named: list[Study], grid: Grid, ledger: Ledger, user_clips: dict[str, Path]
 ) -> dict[str, Any]:
     require_folder(command.ledger)
-    cells = _cells(named, grid)
+    if command.locks is not None:
+        os.environ[KIND] = command.locks  # the workers inherit it
+    cells = _cells(command, named, grid)
     absent = _absent(cells, command)
     from antiphase import console
-    from antiphase.paper.execute import Workplace, run
+    from antiphase.paper.execute import Workplace
+    from antiphase.paper.executors import check_installed, resources_of, run_cells
     from antiphase.runtime import pick_device
+
+    check_installed(command.executor)
+    resources = resources_of(command.resources)
 
     for why in absent.values():
         console.say(f"what needs it is left out: {why}")
-    place = Workplace(ledger, command.data_root, pick_device(command.device), command.scale, user_clips)
-    outcome = run(cells, place, absent)
+    device = pick_device(command.device) if command.executor == "local" else command.device  # that of the workers
+    place = Workplace(ledger, command.data_root, device, command.scale, user_clips)
+    crew: dict[str, Any] = {"executor": command.executor, "workers": command.workers, "address": command.address}
+    outcome = run_cells(cells, place, absent, resources=resources, **crew)
     titles = {cell.key: cell.title for cell in cells}
     answers = Answers(ledger)
     return {

@@ -79,8 +79,8 @@ def run(command: Command) -> dict[str, Any]:
 
     if command.tensorboard:
         check_installed()
+    from antiphase.processes import is_main_process
     from antiphase.runtime import pick_device
-    from antiphase.training.distributed import is_main_process
     from antiphase.training.loop import train
 
     device = pick_device(command.device)

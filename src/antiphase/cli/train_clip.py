@@ -205,9 +205,9 @@ def run(command: Command) -> dict[str, Any]:
 
     if command.tensorboard:
         check_installed()
+    from antiphase.processes import is_main_process
     from antiphase.runtime import pick_device
     from antiphase.training.clip_task import train_clip
-    from antiphase.training.distributed import is_main_process
 
     device, config = pick_device(command.device), command.model.config()
     train_set, test_set, prompts = command.source.load(config.vision.image, command.training.seed)

@@ -59,6 +59,7 @@ class EvalQuestion(Question):
 
     kind: ClassVar[str] = "eval"
     folder: ClassVar[str] = "evals"
+    shared: ClassVar[bool] = True
     task: Task
     settings: Mapping[str, Any]  # what of the protocol and of the training data the answer depends on
     seed: int = 0

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from antiphase import processes
 from antiphase.config import InputError
 from antiphase.data.catalog import CATALOG, entry_of, find_folder, load
 from antiphase.data.imageset import ImageSet
@@ -162,14 +163,11 @@ def _probe(evaluation: Evaluation, name: str) -> Content:
     config, by_class = evaluation.config, name in MEAN_PER_CLASS
 
     def compute(folder: Path) -> Content:
-        rows, chosen = probe_rows(
-            evaluation.features(train),
-            None if validation is None else evaluation.features(validation),
-            evaluation.features(test),
-            config,
-            _about(test),
-            by_class=by_class,
-            keep=folder / "validation.json",
+        learned, tested = evaluation.features(train), evaluation.features(test)
+        held_out = None if validation is None else evaluation.features(validation)
+        settings: dict[str, Any] = {"by_class": by_class, "keep": folder / "validation.json"}
+        rows, chosen = processes.current().once(
+            lambda: probe_rows(learned, held_out, tested, config, _about(test), **settings)
         )
         return {"rows": rows, "chosen": chosen}
 
@@ -185,8 +183,8 @@ def _few_shot(evaluation: Evaluation, name: str) -> Content:
 
     def compute(_: Path) -> Content:
         shots, queries = evaluation.features(train), evaluation.features(test)
-        rows = few_shot_rows(shots.features, shots.labels, queries.features, queries.labels, config, _about(test))
-        return {"rows": rows}
+        four = shots.features, shots.labels, queries.features, queries.labels
+        return {"rows": processes.current().once(lambda: few_shot_rows(*four, config, _about(test)))}
 
     settings = {key: getattr(config, key) for key in ("ways", "shots", "queries", "episodes", "center")}
     return _stored(evaluation, "few-shot", test, settings | _training_data(train), compute)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from antiphase import console
+from antiphase import console, processes
 from antiphase.config import InputError, fingerprint
 from antiphase.data.cache import cache_root
 from antiphase.data.imageset import PixelSource
@@ -94,18 +94,18 @@ class Encoder:
         return self._cached("text", digest, len(texts), encode, "captions")
 
     def _cached(self, kind: str, data: str, n: int, encode: Callable[[range], Tensor], label: str) -> Tensor:
-        """(n, ...) features by `encode` of ranges of rows, read from the cache where they are there."""
+        """(n, ...) features by `encode` of ranges of rows, read from the cache where they are there; shared by all processes."""
         depends = {"format": FORMAT, "kind": kind, "data": data}
         key = fingerprint({**depends, "model": self.run.config, "weights": self.run.weights_digest})
-        parts = []
+        parts, world = [], processes.current()
         with console.progress(label, n) as advance:
             for start in range(0, n, FILE_ROWS):
                 rows = range(start, min(start + FILE_ROWS, n))
                 path = cache_root() / "features" / key / f"{start}.safetensors"
-                features = _read(path, len(rows)) if self.keep else None
+                features = world.once(partial(_read, path, len(rows))) if self.keep else None
                 if features is None:
                     features = self._encode(rows, encode, advance)
-                    if self.keep:
+                    if self.keep and world.is_main:
                         _write(path, features)
                 else:
                     advance(len(rows), "")
@@ -113,13 +113,19 @@ class Encoder:
         return torch.cat(parts)
 
     def _encode(self, rows: range, encode: Callable[[range], Tensor], advance: Callable[[int, str], None]) -> Tensor:
-        features = []
-        with frozen(self.model), torch.no_grad(), fast_path(self.model):
-            for start in range(rows.start, rows.stop, ENCODED_AT_ONCE):
-                some = range(start, min(start + ENCODED_AT_ONCE, rows.stop))
-                features.append(encode(some).float().cpu())
-                advance(len(some), "")
-        return torch.cat(features)
+        world, starts = processes.current(), range(rows.start, rows.stop, ENCODED_AT_ONCE)
+
+        def own() -> list[Tensor]:
+            features = []
+            with frozen(self.model), torch.no_grad(), fast_path(self.model):
+                for start in starts[world.rank :: world.size]:
+                    some = range(start, min(start + ENCODED_AT_ONCE, rows.stop))
+                    features.append(encode(some).float().cpu())
+                    advance(len(some), "")
+            return features
+
+        by_process = world.each(own)
+        return torch.cat([by_process[i % world.size][i // world.size] for i in range(len(starts))])
 
 
 def class_token(model: nn.Module, pixels: Tensor) -> Tensor:

@@ -30,6 +30,7 @@ class PredictionQuestion(Question):
     """What the model predicts for clean images."""
 
     kind: ClassVar[str] = "predictions"
+    shared: ClassVar[bool] = True
     folder: ClassVar[str] = "predictions"
     has_predictions: ClassVar[bool] = True
     seed: Suppress[int] = 0
@@ -40,6 +41,7 @@ class LipschitzQuestion(Question):
     """Local Lipschitz constants of every layer: by sampling, or by power iteration and ascent ("sharp")."""
 
     kind: ClassVar[str] = "lipschitz"
+    shared: ClassVar[bool] = True
     folder: ClassVar[str] = "measures"
     draws: int = 32  # random perturbations per image for the Lipschitz estimate
     estimator: Suppress[Estimator] = "sample"
@@ -63,6 +65,7 @@ class AlignmentQuestion(Question):
     """Do the two branches oppose each other? One reading, with its controls."""
 
     kind: ClassVar[str] = "alignment"
+    shared: ClassVar[bool] = True
     folder: ClassVar[str] = "measures"
     takes_base: ClassVar[bool] = True  # a softmax model, whose head pairs are a control
     reading: Suppress[str] = "R1"
@@ -117,6 +120,7 @@ class CancellationQuestion(_Perturbed):
     """How much of a perturbation the subtraction takes away, under noise and under attack of equal size."""
 
     kind: ClassVar[str] = "cancellation"
+    shared: ClassVar[bool] = True
 
     @property
     def title(self) -> str:
@@ -128,6 +132,7 @@ class DepthQuestion(_Perturbed):
     """How a perturbation grows or shrinks from block to block."""
 
     kind: ClassVar[str] = "depth"
+    shared: ClassVar[bool] = True
 
     @property
     def title(self) -> str:
@@ -143,6 +148,7 @@ class CorrelationQuestion(Question):
     """Do the two maps look alike, and do they move alike under noise, blur and JPEG?"""
 
     kind: ClassVar[str] = "correlation"
+    shared: ClassVar[bool] = True
     folder: ClassVar[str] = "measures"
     seed: Suppress[int] = 0
 
@@ -160,6 +166,7 @@ class FocusQuestion(_Perturbed):
     """How much of the attention lies on the object, and how spread out it is, clean and under perturbations of equal size."""
 
     kind: ClassVar[str] = "focus"
+    shared: ClassVar[bool] = True
     perturbations: Names = Names("scrambled,pgd")
 
     @property

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from antiphase import console, files, runtime
+from antiphase import console, files, processes, runtime
 from antiphase.config import InputError, fingerprint, from_plain, to_plain
 from antiphase.data.imageset import ImageSet
 from antiphase.files import Damaged
@@ -303,7 +303,8 @@ class Run:
     ) -> Entry:
         """The answer to a question about this run and these data: read if it is kept in the run's folder, else computed and
         kept. `compute` gets the path of a folder beside it, for what it keeps in parts; `words`: what the answer depends on
-        besides weights and data, such as prompts. A damaged answer is named and computed again.
+        besides weights and data, such as prompts. A damaged answer is named and computed again. Of several processes all
+        compute what is `shared` and else one; one keeps it, and all have it.
         """
         depends = {"format": ANSWERS, "model": self.config, "weights": self.weights_digest, "images": data.fingerprint}
         second = {"base": None if base is None else base.identity} if question.takes_base else {}
@@ -313,23 +314,21 @@ class Run:
                 f"{type(question).__name__} may not have a field {min(same)!r}: the key says it of the run and data"
             )
         key = fingerprint({**others, **own})
-        store = Store(self.folder / question.folder, bare=True)
-        if (kept := store.kept(key)) is not None:
-            if all(isinstance(kept.content.get(name), dict) for name in ("data", "environment")):
-                return kept
-            console.say(f"{kept.path} is no answer to a question about a run: it is computed again now")
-        began = time.perf_counter()
+        store, world = Store(self.folder / question.folder, bare=True), processes.current()
+        if (kept := world.once(lambda: _kept(store, key))) is not None:
+            return kept
+        began, beside = time.perf_counter(), store.path(key).with_suffix("")
         content = {
             "model": self.config.title,
             "run": self.name,
             "data": {"name": data.name, "split": data.split, "n": len(data), "fingerprint": data.fingerprint},
             **({"prompts": self.wording} if "prompts" in words else {}),
             "seed": question.seed,
-            **compute(store.path(key).with_suffix("")),
+            **(compute(beside) if question.shared else world.once(lambda: compute(beside))),
             "seconds": round(time.perf_counter() - began, 3),
             "environment": runtime.environment(),
         }
-        return store.put(key, content)
+        return world.once(lambda: store.put(key, content))
 
     def answer_on(
         self, question: Question, images: ImageSet, compute: Callable[[Path], Content], *, base: Run | None = None
@@ -354,6 +353,15 @@ class Run:
         embeddings = of(images.class_names, words["prompts"]).cpu()
         write_tensors(path, {"classes": embeddings})
         return embeddings
+
+
+def _kept(store: Store, key: str) -> Entry | None:
+    """None if it has to be computed."""
+    kept = store.kept(key)
+    if kept is None or all(isinstance(kept.content.get(name), dict) for name in ("data", "environment")):
+        return kept
+    console.say(f"{kept.path} is no answer to a question about a run: it is computed again now")
+    return None
 
 
 class OfClasses(nn.Module):

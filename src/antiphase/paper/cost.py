@@ -13,7 +13,7 @@ from typing import Any
 
 from antiphase.attacks.question import AttackQuestion
 from antiphase.models.config import Tower
-from antiphase.paper.questions import Ask, Cell, Evaluate, Images, OtherEncoder, Train, TrainClip, UserClip
+from antiphase.paper.questions import Ask, Cell, Evaluate, Images, Model, OtherEncoder, Train, TrainClip, UserClip
 from antiphase.store import BACKWARD
 
 # Processor seconds per operation on one thread, group by group: the rule of `fit` on 373 cells of the cpu scale, which are in
@@ -98,6 +98,18 @@ def operations(cell: Cell) -> float:
     images, tower = count(cell.images), cell.of.tower
     once = forward(tower, cell.of.grid, class_token_only=isinstance(cell.question, AttackQuestion))
     return images * cell.question.work.forwards(images, tower.depth) * once
+
+
+def traffic(cell: Cell) -> float:
+    """Bytes of activations that a cell's operations read and write in float32: of every block its tokens, as wide as each
+    layer makes them, and its attention maps. For cells about one model; an estimate, like the operations."""
+    model = cell.of if isinstance(cell, Ask | Evaluate) else cell
+    if not isinstance(model, Model):
+        return 0.0
+    tower, (side, patch) = model.tower, model.grid
+    tokens = (side // patch) ** 2 + 1
+    block = 4 * ((8 + 2 * tower.mlp_ratio) * tokens * tower.width + 2 * tower.heads * tokens**2)
+    return operations(cell) / forward(tower, model.grid) * tower.depth * block
 
 
 def price_group(cell: Cell) -> str:

@@ -229,17 +229,21 @@ def run(
     absent: dict[str, str] | None = None,
     *,
     answer: Callable[..., Answer] = answer,
+    workers: int = 1,
 ) -> Outcome:
     """Do what is missing. `absent` says of data sets that are not here where they were looked for: what needs them waits.
 
-    Of two processes on one ledger each takes cells that the other is not at; every cell is completed once.
+    Of two processes on one ledger each takes cells that the other is not at; every cell is completed once. What another one
+    is at is waited for, and if it fails there meanwhile, it has failed here too. `workers`: so many processes do this at once,
+    and each speaks of its own cells only.
     """
     ledger, plan, outcome = place.ledger, ordered(cells), Outcome()
     rows = [row for row in map(ledger.row, plan) if row is not None]  # a damaged one is named before anything is done
     prices = Prices.learned((row["provenance"] for row in rows), gpu=str(place.device) != "cpu")
     todo = [cell for cell in plan if not ledger.has(cell)]
     outcome.present = [cell.key for cell in plan if ledger.has(cell)]
-    with console.progress("cells", len(plan), len(plan) - len(todo)) as advance:
+    earlier = {cell.key: ledger.failure(cell) for cell in todo}  # failures of runs before this one: to be tried again
+    with console.progress("cells", len(plan), len(plan) - len(todo), show=workers == 1) as advance:
         while todo:
             before = len(todo)
             for cell in list(todo):
@@ -253,9 +257,13 @@ def run(
                     continue
                 with ledger.held(cell) as mine:
                     if mine:
-                        _settle(cell, place, outcome, answer, prices)
                         todo.remove(cell)
-                        _say(cell, outcome, plan, todo, prices, advance)
+                        if (elsewhere := _elsewhere(cell, ledger, outcome, earlier)) and workers > 1:
+                            continue
+                        if not elsewhere:
+                            _settle(cell, place, outcome, answer, prices)
+                        left = [other for other in todo if not ledger.has(other)]
+                        _say(cell, outcome, len(plan), left, prices, advance, elsewhere, workers)
             if todo and len(todo) == before:
                 time.sleep(POLL)  # another process has what is left
     return outcome
@@ -270,19 +278,32 @@ def _state(cell: Cell, outcome: Outcome, absent: dict[str, str]) -> str:
     return "ready" if all(need.key in settled for need in cell.needs) else "not yet"
 
 
-def _settle(cell: Cell, place: Workplace, outcome: Outcome, answer: Callable[..., Answer], prices: Prices) -> None:
-    """The cell is ours: look again, else compute and file it, else file why not."""
-    ledger = place.ledger
+def _elsewhere(cell: Cell, ledger: Ledger, outcome: Outcome, earlier: dict[str, Content | None]) -> bool:
+    """Whether another process has finished the cell meanwhile, or tried and failed."""
     if ledger.has(cell):
         outcome.present.append(cell.key)
-        return
+        return True
+    failure = ledger.failure(cell)
+    if failure is None or failure == earlier[cell.key]:
+        return False
+    outcome.failed[cell.key] = str(failure["error"])
+    return True
+
+
+def _settle(cell: Cell, place: Workplace, outcome: Outcome, answer: Callable[..., Answer], prices: Prices) -> None:
+    """The cell is ours: compute and file it, else file why not."""
+    ledger = place.ledger
     clock, processor = time.perf_counter(), time.process_time()
     began = datetime.now(UTC).isoformat(timespec="seconds")
     try:
         with room(ledger.run_folder(cell.key)):
             result = answer(cell, place)
         seconds = time.perf_counter() - clock
-        ledger.keep(cell, row_of(cell, place, result, (seconds, time.process_time() - processor), began))
+        row = row_of(cell, place, result, (seconds, time.process_time() - processor), began)
+        if ledger.has(cell):  # this process stood still, its lease was taken over, and another has finished the cell
+            outcome.present.append(cell.key)
+            return
+        ledger.keep(cell, row)
     except (DiskFull, Interrupted):
         raise
     except Exception as error:
@@ -341,17 +362,19 @@ def _failure(cell: Cell, error: Exception, sentence: str, began: str) -> dict[st
 def _say(
     cell: Cell,
     outcome: Outcome,
-    plan: list[Cell],
+    cells: int,
     todo: list[Cell],
     prices: Prices,
     advance: Callable[[int, str], None],
+    elsewhere: bool,
+    workers: int,
 ) -> None:
-    left = console.duration(sum(map(prices.seconds, todo)))
+    left = console.duration(sum(map(prices.seconds, todo)) / workers)
     basis = "" if prices.cells else " (no cell is finished yet)"
-    done = len(plan) - len(todo)
+    done = f"[{cells - len(todo)}/{cells}]"
     if cell.key in outcome.failed:
-        console.say(f"[{done}/{len(plan)}] failed: {cell.title}: {outcome.failed[cell.key]}")
+        console.say(f"{done} failed: {cell.title}: {outcome.failed[cell.key]}")
     else:
-        elsewhere = " (by another process)" if cell.key in outcome.present else ""
-        console.say(f"[{done}/{len(plan)}] {cell.title}{elsewhere}; about {left} left{basis}")
+        who = " (by another process)" if elsewhere else ""
+        console.say(f"{done} {cell.title}{who}; about {left} left{basis}")
     advance(1, f"about {left} left")

@@ -17,11 +17,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from antiphase import files
 from antiphase.config import InputError, to_plain
 from antiphase.files import Damaged, room
+from antiphase.locks import locked
 from antiphase.models.run_json import check_entries
 from antiphase.paper.ledger_index import Index, Stamp, Summary, changed, stamp
 from antiphase.paper.questions import Cell
@@ -192,7 +191,7 @@ class Ledger:
         path, entry = self.folder / "data.json", f"{name}/{split}"
         with room(path):
             self.folder.mkdir(parents=True, exist_ok=True)
-            with FileLock(self.folder / ".data.lock"):
+            with locked(self.folder / ".data.lock"):
                 known = files.read_json(path) if path.exists() else {}
                 if not isinstance(known, dict):
                     raise InputError(f"{path} is no list of data sets: restore it, or choose another --ledger")

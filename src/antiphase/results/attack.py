@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor, nn
 
-from antiphase import files
+from antiphase import files, processes
 from antiphase.attacks import engine
 from antiphase.attacks.compiled import Compile, compiling_pays, forwards_at_most
 from antiphase.attacks.config import Attack, MinimalL2, MinimumNorm
@@ -87,19 +87,26 @@ def _compute(
     label: str,
     compile: Compile,
 ) -> Content:
-    """Part by part, each kept until the whole is."""
-    attack = question.attack
+    """Part by part, each kept until the whole is; several processes have parts of their own."""
+    attack, world = question.attack, processes.current()
     standing = np.ones(len(images), bool) if before is None else ~before.fooled
-    rows, store, parts = np.flatnonzero(standing), Store(folder), []
-    for number, start in enumerate(range(0, len(rows), PART)):
-        key = f"part-{number:05d}"
-        part = store.kept(key) or store.put(
-            key, _part(model, images.take(rows[start : start + PART]), question, store.path(key), label, compile)
-        )
-        for journal in folder.glob(f"{_journal(store.path(key)).name}*"):  # an attack of several keeps one for each
-            journal.unlink()
-        parts.append(part.content)
-    per_image = _merge(before, standing, parts, attack, question.protocol)
+    rows, store = np.flatnonzero(standing), Store(folder)
+    shares = [rows[places] for places in world.shares(len(rows))]
+
+    def parts_of(rows: NDArray[np.int64]) -> list[Content]:
+        parts = []
+        for number, start in enumerate(range(0, len(rows), PART)):
+            key = f"{_prefix(world)}{number:05d}"
+            part = store.kept(key) or store.put(
+                key, _part(model, images.take(rows[start : start + PART]), question, store.path(key), label, compile)
+            )
+            for journal in folder.glob(f"{_journal(store.path(key)).name}*"):  # an attack of several keeps one for each
+                journal.unlink()
+            parts.append(part.content)
+        return parts
+
+    parts = [part for own in world.each(lambda: parts_of(shares[world.rank])) for part in own]
+    per_image = _merge(before, np.concatenate(shares), len(images), parts, attack, question.protocol)
     content: Content = {
         "attack": to_plain(attack),
         "eps": None if isinstance(attack, MinimumNorm) else float(attack.within.eps),
@@ -107,7 +114,8 @@ def _compute(
         "images": {"id": images.ids.tolist(), **per_image},
     }
     answer = AttackAnswer(content)
-    flags = {flag for part in parts for flag in part["flags"]} | set(_strength(model, images, question))
+    strength = world.once(lambda: _strength(model, images, question))
+    flags = {flag for part in parts for flag in part["flags"]} | set(strength)
     content |= {
         "rates": rates_of(answer.correct, answer.changed),
         "flags": sorted(flags),
@@ -121,9 +129,14 @@ def _compute(
         content |= _distances(attack, answer)
     if question.save:
         content["saved"] = {"folder": folder.name, "images": sum(part["saved"] for part in parts)}
-    elif folder.exists():
+    if world.is_main and folder.exists() and not question.save:
         shutil.rmtree(folder)
     return content
+
+
+def _prefix(world: processes.World) -> str:
+    """Of the keys of this process's parts: those of another number of processes hold other images."""
+    return "part-" if world.size == 1 else f"part-{world.rank}of{world.size}-"
 
 
 def _names(attack: Attack) -> tuple[str, ...]:
@@ -167,10 +180,10 @@ def _part(
     if question.save:
         fooled = result.success
         if question.eight_bit:
-            pixels, predictions = result.adversarial[fooled], result.adversarial_prediction[fooled]
+            pixels, predictions = result.pixels[fooled], result.adversarial_prediction[fooled]
             _save_png(model, pixels, predictions, batch.ids[fooled.numpy()], path)
         else:
-            tensors = {"adversarial": result.adversarial[fooled], "ids": torch.from_numpy(batch.ids)[fooled]}
+            tensors = {"adversarial": result.pixels[fooled], "ids": torch.from_numpy(batch.ids)[fooled]}
             write_tensors(path.with_suffix(".safetensors"), tensors)
     return {
         "label": result.labels.tolist(),
@@ -228,9 +241,14 @@ def _save_png(model: nn.Module, pixels: Tensor, predictions: Tensor, ids: NDArra
 
 
 def _merge(
-    before: AttackAnswer | None, standing: NDArray[np.bool_], parts: list[Content], attack: Attack, protocol: str
+    before: AttackAnswer | None,
+    rows: NDArray[np.int64],
+    images: int,
+    parts: list[Content],
+    attack: Attack,
+    protocol: str,
 ) -> dict[str, Any]:
-    """Per-image columns over all images: what a smaller budget broke, and what the parts found on the rest."""
+    """Per-image columns over all images: what a smaller budget broke, and what the parts found on the rest, which are `rows`."""
     restarts = attack.restarts if protocol == "paper" else 1
     columns: dict[str, Any] = {}
     names = ["label", "clean", "adversarial", "distance", "forwards", "backwards"]
@@ -240,18 +258,18 @@ def _merge(
     for name in names:
         fresh = [value for part in parts for value in part[name]]
         whole = (
-            [0] * len(standing)
+            [0] * images
             if before is None or name in ("forwards", "backwards")
             else list(before.content["images"][name])
         )
-        for row, value in zip(np.flatnonzero(standing), fresh):
+        for row, value in zip(rows, fresh):
             whole[row] = value
         columns[name] = whole
-    matrix = np.zeros((restarts, len(standing)), dtype=int)
+    matrix = np.zeros((restarts, images), dtype=int)
     if before is not None:
         matrix[:] = before.changed
     if parts:
-        matrix[:, standing] = np.concatenate(
+        matrix[:, rows] = np.concatenate(
             [np.array(part["changed_in_run"]).reshape(restarts, -1) for part in parts], axis=1
         )
     columns["changed_in_run"] = matrix.tolist()

@@ -37,12 +37,13 @@ from antiphase.measures.questions import (
     LipschitzQuestion,
     PredictionQuestion,
 )
-from antiphase.measures.residual_stream import block_sigma, propagation
+from antiphase.measures.residual_stream import Propagation, block_sigma, propagation
 from antiphase.measures.stats import rate
 from antiphase.measures.success import predictions
 from antiphase.models.attention import lambda_parts, lambdas
 from antiphase.models.clip import CLIP
 from antiphase.models.run import Run, check_baseline
+from antiphase.results.shares import in_shares
 from antiphase.store import Content, Entry, Question
 
 Device = torch.device | str
@@ -103,7 +104,8 @@ def columns(rows: Iterable[dict[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _predictions(run: Run, images: ImageSet, _: PredictionQuestion, __: Run | None, device: Device) -> Content:
-    predicted = predictions(run.classifier_for(images, device), images, device=device)
+    model = run.classifier_for(images, device)
+    predicted = in_shares(images, lambda share: predictions(model, share, device=device))
     per_image = {"id": images.ids.tolist(), "label": images.labels.tolist(), "clean": predicted.tolist()}
     return {"images": per_image, "accuracy": rate(predicted == images.labels).plain()}
 
@@ -111,7 +113,8 @@ def _predictions(run: Run, images: ImageSet, _: PredictionQuestion, __: Run | No
 def _lipschitz(run: Run, images: ImageSet, question: LipschitzQuestion, _: Run | None, device: Device) -> Content:
     estimate, reading = LIPSCHITZ[question.estimator]
     sizes: dict[str, Any] = {"draws": question.draws, "level": question.level, "seed": question.seed, "device": device}
-    layers = estimate(run.classifier_for(images, device), images, **sizes)
+    model = run.classifier_for(images, device)
+    layers = in_shares(images, lambda share: estimate(model, share, **sizes))
     return {
         "estimator": question.estimator,
         "level": question.level,
@@ -127,10 +130,11 @@ def _alignment(run: Run, images: ImageSet, question: AlignmentQuestion, base: Ru
     model, reading = run.classifier_for(images, device), question.reading
     settings: dict[str, Any] = {"probes": question.probes, "max_probes": question.max_probes}
     settings |= {"seed": question.seed, "device": device}
-    layers = align(model, images, reading, **settings)
+    layers = in_shares(images, lambda share: align(model, share, reading, **settings))
     softmax = base.classifier_for(images, device) if base is not None else model
     untrained = run.untrained_for(images, device)
-    beside = controls(model, images, reading, untrained=untrained, softmax=softmax, **settings)
+    others = {"untrained": untrained, "softmax": softmax}
+    beside = in_shares(images, lambda share: controls(model, share, reading, **others, **settings))
     return {
         "reading": reading,
         "meaning": READINGS[reading],
@@ -149,7 +153,8 @@ def _alignment(run: Run, images: ImageSet, question: AlignmentQuestion, base: Ru
 def _gamma(layers: list[Alignment], base: Run, images: ImageSet, settings: dict[str, Any]) -> list[Content]:
     """Against the baseline's layers at the same depth, by the same probes at the same points."""
     sizes = {name: settings[name] for name in ("probes", "seed", "device")}
-    norms = map_norms(base.classifier_for(images, settings["device"]), images, around=float(PAPER_EPS), **sizes)
+    model = base.classifier_for(images, settings["device"])
+    norms = in_shares(images, lambda share: map_norms(model, share, around=float(PAPER_EPS), **sizes))
     first = slice(0, settings["probes"])  # those that every image took
     same = [replace(la, n1=la.n1[..., first], n2=la.n2[..., first], ip=la.ip[..., first]) for la in layers]
     return [gamma(layer, norms[layer.layer]) for layer in same if layer.layer in norms]
@@ -159,7 +164,8 @@ def _cancellation(run: Run, images: ImageSet, question: CancellationQuestion, _:
     """What the subtraction takes away under noise and under attack of equal size, and whether the two differ (X1)."""
     coupling, eps = _coupling(run), float(question.eps)
     sizes: dict[str, Any] = {"perturbations": question.perturbations, "eps": eps, "seed": question.seed}
-    layers = cancellation(run.classifier_for(images, device), images, coupling=coupling, device=device, **sizes)
+    model = run.classifier_for(images, device)
+    layers = in_shares(images, lambda share: cancellation(model, share, coupling=coupling, device=device, **sizes))
     kinds = {PERTURBATIONS[name].kind for name in question.perturbations}
     return {
         "eps": eps,
@@ -175,8 +181,12 @@ def _depth(run: Run, images: ImageSet, question: DepthQuestion, _: Run | None, d
     """How a perturbation grows or shrinks from block to block."""
     model, eps = run.classifier_for(images, device), float(question.eps)
     common: dict[str, Any] = {"seed": question.seed, "device": device}
-    sigma = block_sigma(model, images, **common)
-    curves = propagation(model, images, perturbations=question.perturbations, eps=eps, sigma=sigma, **common)
+
+    def curves_of(share: ImageSet) -> list[Propagation]:
+        sigma = block_sigma(model, share, **common)
+        return propagation(model, share, perturbations=question.perturbations, eps=eps, sigma=sigma, **common)
+
+    curves = in_shares(images, curves_of)
     return {
         "eps": eps,
         "curves": [curve.summary() for curve in curves],
@@ -187,7 +197,8 @@ def _depth(run: Run, images: ImageSet, question: DepthQuestion, _: Run | None, d
 def _correlation(run: Run, images: ImageSet, question: CorrelationQuestion, _: Run | None, device: Device) -> Content:
     """Do the two maps look alike, and do they move alike under noise, blur and JPEG? (C1)"""
     coupling, model = _coupling(run), run.classifier_for(images, device)
-    layers = correlation(model, images, coupling=coupling, seed=question.seed, device=device)
+    settings: dict[str, Any] = {"coupling": coupling, "seed": question.seed, "device": device}
+    layers = in_shares(images, lambda share: correlation(model, share, **settings))
     return {
         "coupling": coupling,
         "meaning": MEANING,
@@ -200,7 +211,8 @@ def _focus(run: Run, images: ImageSet, question: FocusQuestion, _: Run | None, d
     """Attention on the object's box and its entropy, clean and under perturbations of equal size."""
     eps = float(question.eps)
     sizes: dict[str, Any] = {"perturbations": question.perturbations, "eps": eps, "seed": question.seed}
-    layers = focus(run.classifier_for(images, device), images, device=device, **sizes)
+    model = run.classifier_for(images, device)
+    layers = in_shares(images, lambda share: focus(model, share, device=device, **sizes))
     return {
         "eps": eps,
         "meaning": FOCUS_MEANING,

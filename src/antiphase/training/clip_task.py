@@ -33,11 +33,12 @@ from antiphase.models.prompts import as_templates, fill_templates
 from antiphase.models.run import Run
 from antiphase.models.tokenizer import tokens_for, too_long
 from antiphase.models.zero_shot import zero_shot
+from antiphase.processes import is_main_process
 from antiphase.runtime import frozen
 from antiphase.training.augment import augment
 from antiphase.training.config import ContrastiveConfig
 from antiphase.training.diagnose import embedding_spread, warning_signs
-from antiphase.training.distributed import World, is_main_process
+from antiphase.training.distributed import World
 from antiphase.training.loop import OnEpoch, train_task
 from antiphase.training.run_folder import Progress
 from antiphase.training.tasks import Objective, check_splits

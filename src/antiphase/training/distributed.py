@@ -1,11 +1,10 @@
-"""One process or several: under `torchrun` every process takes its share of each batch and the gradients are averaged."""
+"""Training on several processes: every one takes its share of each batch, and the gradients are averaged."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,18 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from antiphase import processes
 
-@dataclass(frozen=True)
-class World:
-    """The processes of this training: `size` of them, this one being number `rank`."""
 
-    rank: int = 0
-    size: int = 1
-
-    @property
-    def is_main(self) -> bool:
-        """Exactly one process writes files and prints."""
-        return self.rank == 0
+class World(processes.World):
+    """The processes of this training."""
 
     def share(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """This process's part of a batch; never empty, so that every process takes part in every step."""
@@ -51,21 +43,6 @@ class World:
         gathered: Tensor = _GatherRows.apply(own, self.rank, self.size, n)
         return gathered
 
-    def sum(self, *values: float) -> list[float]:
-        """Sums over all processes, the same in each of them."""
-        if self.size == 1:
-            return list(values)
-        summed = torch.tensor(values, dtype=torch.float64)
-        if dist.get_backend() == "nccl":
-            summed = summed.cuda()
-        dist.all_reduce(summed)
-        return [float(v) for v in summed.tolist()]
-
-    def barrier(self) -> None:
-        """Wait until every process has come here."""
-        if self.size > 1:
-            dist.barrier()
-
 
 class _GatherRows(torch.autograd.Function):
     """Rows 0, 1, 2, ... of a batch, of which process r of n holds rows r, r + n, r + 2n, ..."""
@@ -85,21 +62,11 @@ class _GatherRows(torch.autograd.Function):
         return grads[0][rank::size] * size, None, None, None
 
 
-def is_main_process() -> bool:
-    """Whether this is the process that prints; can be asked before `join_world`."""
-    return os.environ.get("RANK", "0") == "0"
-
-
 @contextmanager
 def join_world(device: torch.device) -> Iterator[World]:
     """The processes that `torchrun` started, or this one alone."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        yield World()
-        return
-    if device.type == "cuda":
+    on_gpus = device.type == "cuda" and processes.started() > 1
+    if on_gpus:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    try:
-        yield World(dist.get_rank(), dist.get_world_size())
-    finally:
-        dist.destroy_process_group()
+    with processes.join("nccl" if on_gpus else "gloo") as world:
+        yield World(world.rank, world.size)

@@ -1,0 +1,49 @@
+"""Ray and submitit fill a ledger as one process does."""
+
+import pytest
+
+from antiphase.config import InputError
+from antiphase.paper import execute
+from antiphase.paper.execute import Workplace
+from antiphase.paper.executors import check_installed, resources_of, run_cells
+from antiphase.paper.ledger import Ledger
+from tests.paper.small_cells import CELLS, TRAIN, answers
+
+
+@pytest.fixture(scope="module")
+def serial(tmp_path_factory):
+    place = Workplace(Ledger(tmp_path_factory.mktemp("serial")), scale="smoke")
+    execute.run(CELLS, place)
+    return answers(place.ledger)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("executor", "settings"),
+    [("submitit", {"workers": 2}), ("ray", {"address": "local", "resources": {"num_cpus": 1}})],
+)
+def test_an_executor_writes_the_rows_that_one_process_writes(executor, settings, serial, tmp_path):
+    pytest.importorskip(executor)
+    place = Workplace(Ledger(tmp_path / "ledger"), scale="smoke")
+    outcome = run_cells(CELLS, place, executor=executor, **settings)
+    assert (len(outcome.computed), outcome.failed, outcome.waiting) == (6, {}, [])
+    assert answers(place.ledger) == serial
+    again = run_cells(CELLS[:1], place, executor=executor, **settings) if executor == "ray" else outcome
+    assert set(again.present) <= {TRAIN.key, CELLS[0].key}
+
+
+def test_an_executor_that_is_not_installed_is_refused_with_the_remedy(cli, monkeypatch, tmp_path):
+    monkeypatch.setattr("antiphase.paper.executors.find_spec", lambda _: None)
+    for name in ("ray", "submitit"):
+        code, _, error = cli("study", "run", "fig2a", "--executor", name, "--ledger", tmp_path / "ledger")
+        assert code == 2
+        assert f"pip install 'antiphase[{name}]'" in error
+        assert not (tmp_path / "ledger").exists()
+    check_installed("local")
+
+
+def test_resources_are_numbers_where_they_can_be():
+    named = resources_of(["num_gpus=0.5", "timeout_min=60", "slurm_partition=gpu"])
+    assert named == {"num_gpus": 0.5, "timeout_min": 60, "slurm_partition": "gpu"}
+    with pytest.raises(InputError, match="write name=value"):
+        resources_of(["gpu"])

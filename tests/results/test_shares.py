@@ -1,0 +1,134 @@
+"""Processes that torchrun started share the images, and answer as one process does."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from antiphase.measures.alignment import align
+from antiphase.measures.cancellation import cancellation
+from antiphase.measures.correlation import correlation
+from antiphase.measures.lipschitz import l_sample
+from antiphase.processes import World
+from antiphase.results.shares import whole
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "antiphase"]
+ATTACK = ["--eps", "8/255", "--restarts", "2", "--steps", "20", "--protocol", "paper", "--images", "200", "--json"]
+
+
+@pytest.mark.parametrize("n", [1, 5, 40, 300])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_every_image_is_in_exactly_one_share(n, size):
+    shares = World(0, size).shares(n, 128)
+    assert np.array_equal(np.sort(np.concatenate(shares)), np.arange(n))
+    assert max(map(len, shares)) - min(map(len, shares)) <= max(1, n // size)
+
+
+MEASURES = {
+    "lipschitz": partial(l_sample, draws=2, batch_size=8),
+    "alignment": partial(align, probes=2, max_probes=8, batch_size=8),
+    "cancellation": partial(cancellation, perturbations=("sign", "pgd"), batch_size=8),
+    "correlation": partial(correlation, perturbations=("blur",), batch_size=8),
+}
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_shares_of_whole_batches_put_together_are_the_measure_of_all_images_to_the_bit(name, pair, digits):
+    model, images = pair[1].classifier(), digits[1].subset(20)
+    shares = World(0, 2).shares(len(images), 8)
+    measured = MEASURES[name](model, images)
+    parts = [MEASURES[name](model, images.take(share)) for share in shares]
+    together = whole(parts, shares)
+    assert [layer.summary() for layer in together] == [layer.summary() for layer in measured]
+    for ours, theirs in zip(together, measured):
+        assert json.dumps(ours.rows(images.ids)) == json.dumps(theirs.rows(images.ids))
+
+
+def test_images_that_took_fewer_probes_than_those_of_another_share_have_nan_there():
+    parts = [np.ones((2, 3, 4)), np.ones((1, 3, 8))]
+    together = whole(parts, [np.array([0, 2]), np.array([1])])
+    assert together.shape == (3, 3, 8)
+    assert np.isnan(together[[0, 2], :, 4:]).all()
+    assert (together[1] == 1).all()
+
+
+def test_a_command_that_cannot_share_its_work_is_refused_under_torchrun(cli, monkeypatch, tmp_path):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    code, _, error = cli("study", "run", "fig2a", "--ledger", tmp_path)
+    assert code == 2
+    assert "torchrun started several: study run --workers 2" in error
+    assert error.count("\n") == 1
+
+
+def run(*words: object) -> dict:
+    """By two processes."""
+    done = subprocess.run([*TORCHRUN, *map(str, words)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)  # one process speaks
+
+
+def per_image(answer: dict) -> dict:
+    """Of each image; passes also count what each process checks on its first images."""
+    (cell,) = answer["cells"]
+    return {name: column for name, column in cell["images"].items() if name not in ("forwards", "backwards")}
+
+
+@pytest.fixture
+def copies(pair, tmp_path):
+    """The same run twice, with no answer kept."""
+    for name in ("one", "two"):
+        shutil.copytree(
+            pair[1].folder, tmp_path / name, ignore=shutil.ignore_patterns("attacks", "measures", "predictions")
+        )
+    return tmp_path / "one", tmp_path / "two"
+
+
+@pytest.mark.slow
+def test_two_ranks_attack_and_measure_as_one_process_does(copies, cli):
+    one, two = copies
+    assert per_image(run("attack", two, *ATTACK)) == per_image(json.loads(cli("attack", one, *ATTACK)[1]))
+    words = ["--measures", "lipschitz,alignment", "--draws", "2", "--probes", "2", "--images", "300", "--json"]
+    shared, single = run("measure", two, *words), json.loads(cli("measure", one, *words)[1])
+    for kind in ("lipschitz", "alignment"):
+        (ours,), (theirs,) = shared[kind], single[kind]
+        assert ours["environment"]["processes"] == 2
+        for name in ("layers", "rows"):
+            assert ours[name] == theirs[name], kind
+
+
+def _rank(process: Path) -> str | None:
+    try:
+        words = (process / "environ").read_bytes().split(b"\0")
+        command = (process / "cmdline").read_bytes()
+    except OSError:
+        return None
+    ranks = [word[5:].decode() for word in words if word.startswith(b"RANK=")]
+    return ranks[0] if ranks and b"antiphase" in command else None
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_killed_midway_costs_the_answer_nothing(copies, cli):
+    one, two = copies
+    words = ["attack", str(two), *ATTACK, "--steps", "150"]
+    started = subprocess.Popen([*TORCHRUN, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not any(path.stat().st_size > 2000 for path in two.glob("attacks/*/part-1of2-*.journal*")):
+        assert started.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    children = {int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal() and _rank(path) == "1"}
+    mine = [
+        pid for pid in children if int(Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[1]) == started.pid
+    ]
+    os.kill(mine[0], signal.SIGKILL)
+    assert started.wait(timeout=120) != 0
+    assert not list(two.glob("attacks/*.json"))  # no half answer
+    assert per_image(run(*words)) == per_image(json.loads(cli("attack", one, *words[2:])[1]))
