@@ -1,4 +1,4 @@
-# make demo | test | test-slow | bench | calibrate | replication | findings; each creates .venv on first use and is quick the second time.
+# make demo | test | test-slow | bench | calibrate | faults | replication | findings; each creates .venv on first use and is quick the second time.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,7 +9,7 @@ export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_FP16
 # Threads that wait for each other sleep: beside other jobs, spinning ones take several times as long.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test test-slow bench calibrate replication findings lint types screenshot clean
+.PHONY: demo test test-slow bench calibrate faults replication findings lint types screenshot clean
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -50,6 +50,10 @@ bench: $(VENV)-peers/.peers
 # Coverage of intervals and error rates of verdicts, simulated: docs/statistics.md. Goes on where it was stopped; AFRESH=--afresh starts again.
 calibrate: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.calibrate $(AFRESH)
+
+# Everything that can go wrong, tried: docs/reliability.md. Takes hours, goes on where it was stopped; needs root for full disks.
+faults: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.faults
 
 # Goes on with the replication (benchmarks/replication.py): two processes of one thread each, at low priority, in a checkout of
 # its own at a fixed commit, so that edits here do not reach it. It takes days; stop it at any time.

@@ -14,7 +14,7 @@ import antiphase
 import antiphase.cli
 
 SOURCE = Path(antiphase.__file__).parent
-BELOW = [
+BELOW = [  # in this order too
     "config",
     "scales",
     "clip_scales",
@@ -25,7 +25,7 @@ BELOW = [
     "tensors",
     "runtime",
     "processes",
-]  # in this order too
+]
 FLOW = [
     *BELOW,
     *(
