@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import nn
 from tyro.conf import Suppress
@@ -25,11 +26,12 @@ from antiphase.attacks import engine
 from antiphase.attacks.config import Attack
 from antiphase.attacks.engine import AttackResult
 from antiphase.attacks.red_flags import call
-from antiphase.config import InputError, from_plain, to_plain
+from antiphase.config import InputError, fits, from_plain, to_plain
 from antiphase.data.imageset import Images, ImageSet, as_images, as_labels, as_pixels
 from antiphase.measures import alignment, lipschitz, success
 from antiphase.models.classifier import as_classifier
 from antiphase.models.run import Run
+from antiphase.runtime import pick_device
 from antiphase.scales import ScaleName
 
 RunLike = Run | Path | str
@@ -106,10 +108,16 @@ def _settings(function: Callable[..., Any], settings: dict[str, Any]) -> dict[st
             raise InputError(f"{name!r} is no argument here; there are {', '.join(sorted(known))}")
         if name in ("seed", "batch_size") and (not isinstance(value, int) or isinstance(value, bool)):
             raise InputError(f"{name}={value!r} must be a whole number")
+        if name == "ids" and (not fits(np.asarray(value).tolist(), list[int]) or len(set(value)) != len(value)):
+            raise InputError(
+                "ids are whole numbers, one per image and no two the same: what is random belongs to the id"
+            )
         if name == "protocol" and value not in ("fast", "paper"):
             raise InputError(f"protocol {value!r} is not known: it takes fast or paper")
         if name == "compile" and value not in ("auto", "never", "always"):
             raise InputError(f"compile {value!r} is not known: it takes auto, never or always")
+    if settings.get("ids") is not None:
+        settings = settings | {"ids": np.asarray(settings["ids"])}
     if isinstance(settings.get("journal"), str):
         settings = settings | {"journal": Path(settings["journal"])}
     return settings
@@ -147,6 +155,8 @@ def _of_any_model(function: Callable[..., T]) -> Callable[..., T]:
         for name in settings:
             if name not in known:
                 raise InputError(f"{name!r} is no argument here; there are {', '.join(sorted(known))}")
+        if "device" in settings:
+            settings["device"] = pick_device(str(settings["device"]))
         model = _classifier(classifier, images)
         chosen = as_images(images)
         few = chosen.take(torch.arange(min(2, len(chosen))).numpy()).all.pixels

@@ -10,11 +10,13 @@ import dataclasses
 import hashlib
 import json
 import math
+import numbers
 import reprlib
 import stat
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -60,7 +62,7 @@ class Budget(float):
                 number = float(over) / float(under)
             else:
                 number = float(value)
-        except (ValueError, ZeroDivisionError, OverflowError):
+        except (ValueError, TypeError, ZeroDivisionError, OverflowError):
             raise InputError(
                 f"{shown(value)} is not a budget: write a number such as 0.03 or a fraction such as 4/255"
             ) from None
@@ -89,9 +91,18 @@ class Names(tuple[str, ...]):
 
 
 def check_fields(config: Any, /, **least: float) -> None:
-    """Every number of a config is finite, and no named one is below its least value."""
+    """Every field of a config has its type, every number is finite, and no named one is below its least value."""
+    kind: Any = type(config)
+    hints = _hints(kind)
     for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
+        value, hint = getattr(config, field.name), hints.get(field.name, Any)
+        if not fits(value, hint) and not type(value).__module__.startswith(
+            "tyro"
+        ):  # which has a value for "not given yet"
+            raise InputError(f"{field.name}={shown(value)} must be {words(hint)}")
+        if type(value).__module__ == "numpy" and isinstance(value, numbers.Real):  # which JSON does not take
+            value = int(value) if isinstance(value, numbers.Integral) else float(value)
+            object.__setattr__(config, field.name, value)
         if isinstance(value, float) and not math.isfinite(value):
             raise InputError(f"{field.name}={value} must be a finite number")
     for name, minimum in least.items():
@@ -106,6 +117,72 @@ def check_most(config: Any, /, **most: int) -> None:
         value = getattr(config, name)
         if value is not None and value > maximum:
             raise InputError(f"{name}={shown(value)} must be at most {maximum:,}")
+
+
+@lru_cache(maxsize=1_000)
+def _hints(config: Any) -> dict[str, Any]:
+    """The types of its fields; none where they are known to a type checker alone."""
+    try:
+        return typing.get_type_hints(config)
+    except NameError:
+        return {}
+
+
+def fits(value: Any, kind: Any, *, plain: bool = False) -> bool:
+    """Whether a value has this type; a whole number serves for a fraction, a boolean for neither, a text for a path. `plain`: as
+    JSON has it, where tuples are lists."""
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if isinstance(kind, TypeVar) or kind is Any:
+        return True
+    if origin in (types.UnionType, typing.Union):
+        return any(fits(value, one, plain=plain) for one in args)
+    if origin is typing.Literal:
+        return any(type(value) is type(one) and value == one for one in args)
+    if origin is list:
+        return isinstance(value, list) and all(fits(v, args[0], plain=plain) for v in value)
+    if origin is tuple:
+        kinds = [args[0]] * len(value) if args[1:] == (...,) and isinstance(value, list | tuple) else args
+        of = isinstance(value, list if plain else tuple) and len(value) == len(kinds)
+        return of and all(fits(v, one, plain=plain) for v, one in zip(value, kinds))
+    if origin is dict:
+        return isinstance(value, dict) and all(fits(v, args[1], plain=plain) for v in value.values())
+    if kind is int:
+        whole = isinstance(value, int) or (not plain and isinstance(value, numbers.Integral))
+        return whole and not isinstance(value, bool) and (not plain or abs(value) <= LARGEST_INTEGER)
+    if kind is float:
+        real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        return real and (not plain or isinstance(value, float) or abs(value) <= LARGEST_INTEGER)
+    if kind is Path:
+        return isinstance(value, Path | str)
+    if isinstance(kind, type):
+        return isinstance(value, kind)
+    return value is None if kind is None else True
+
+
+def words(kind: Any) -> str:
+    """A type as a refusal names it."""
+    names = {
+        str: "a text",
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        types.NoneType: "null",
+        Path: "a path",
+    }
+    if kind in names:
+        return names[kind]
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        return " or ".join(map(words, args))
+    if origin is typing.Literal:
+        return "one of " + ", ".join(map(str, args))
+    if origin is dict:
+        return "a mapping" if args[1] is Any else f"a mapping to {words(args[1])} each"
+    if origin is list or (origin is tuple and args[1:] == (...,)):
+        return f"a {origin.__name__} with {words(args[0])} each"
+    if origin is tuple:
+        return f"{len(args)} values: {', '.join(map(words, args))}"
+    return str(getattr(kind, "__name__", kind))
 
 
 def stored_name(field: dataclasses.Field[Any]) -> str:

@@ -56,8 +56,8 @@ class PGD(Attack):
     target: Literal["least-likely", "random"] | int | None = None  # the class to reach; None: any other
 
     def __post_init__(self) -> None:
-        check_fields(self, steps=1, restarts=1, step_size=0)
         _check_loss(self, self.loss, ("ce", "margin", "dlr", "cosine"))
+        check_fields(self, steps=1, restarts=1, step_size=0)
         if self.restarts > 1 and not self.random_start:
             raise InputError(
                 f"restarts={self.restarts} without a random start would repeat the same attack: set random_start or restarts=1"
@@ -97,8 +97,8 @@ class APGD(Attack):
     label: Label = "true"
 
     def __post_init__(self) -> None:
-        check_fields(self, steps=1, restarts=1, targets=1, rho=0, eot=1)
         _check_loss(self, self.loss, ("ce", "dlr", "dlr-targeted"))
+        check_fields(self, steps=1, restarts=1, targets=1, rho=0, eot=1)
         _check_ball(self)
 
     @property

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from antiphase.config import Budget, InputError
+from antiphase.config import Budget, InputError, check_fields
 
 if TYPE_CHECKING:
     import numpy as np
@@ -136,6 +136,7 @@ class Patch(Linf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_fields(self)
         if self.width < 1:
             raise InputError(f"patch width={self.width} must be at least 1 pixel")
         if not isinstance(self.place, str) and min(self.place) < 0:

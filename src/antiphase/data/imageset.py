@@ -119,12 +119,13 @@ class ImageSet:
             raise InputError(f"{self.name}: {len(self.labels)} labels for {len(self.ids)} images")
 
     @classmethod
-    def of_tensors(cls, pixels: Tensor, labels: Tensor | None = None, class_names: Sequence[str] = ()) -> ImageSet:
-        """Images in memory: pixels (n, C, H, W) in [0,1] and labels (n,), all 0 where none are given."""
+    def of_tensors(cls, pixels: Any, labels: Any = None, class_names: Sequence[str] = ()) -> ImageSet:
+        """Images in memory, tensors or NumPy arrays: pixels (n, C, H, W) in [0,1] and labels (n,), all 0 where none are given."""
+        pixels = _checked_pixels(pixels)
         if pixels.ndim != 4 or not len(pixels):
             raise InputError(f"images are a tensor (n, C, H, W) with n >= 1, got shape {tuple(pixels.shape)}")
         n = len(pixels)
-        classes = np.zeros(n, np.int64) if labels is None else labels.cpu().numpy().astype(np.int64)
+        classes = np.zeros(n, np.int64) if labels is None else as_labels(labels).cpu().numpy()
         if classes.shape != (n,):
             raise InputError(
                 f"labels are a tensor (n,) with one label per image, got shape {classes.shape} for {n} images"
@@ -210,6 +211,10 @@ def as_images(images: Images, class_names: Sequence[str] = ()) -> ImageSet:
     if isinstance(images, tuple) and len(images) != 2:
         raise InputError(f"a tuple of images is (pixels, labels), and this one has {len(images)} parts")
     pixels, labels = images if isinstance(images, tuple) else (images, None)
+    return ImageSet.of_tensors(pixels, labels, class_names)
+
+
+def _checked_pixels(pixels: Any) -> Tensor:
     pixels = as_pixels(pixels)
     if pixels.dtype in (torch.float16, torch.bfloat16) or not pixels.is_floating_point():
         raise InputError(
@@ -218,7 +223,8 @@ def as_images(images: Images, class_names: Sequence[str] = ()) -> ImageSet:
     if pixels.numel() and not (pixels.min() >= 0 and pixels.max() <= 1):  # NaN fails both comparisons
         low, high = float(pixels.min()), float(pixels.max())
         raise InputError(f"pixels range from {low:g} to {high:g}: expected [0,1], with normalisation inside the model")
-    return ImageSet.of_tensors(pixels, None if labels is None else as_labels(labels), class_names)
+    checked: Tensor = pixels
+    return checked
 
 
 def as_pixels(images: Any) -> Tensor:

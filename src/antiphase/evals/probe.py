@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphase import console, files
-from antiphase.config import InputError
+from antiphase.config import InputError, fits
 from antiphase.evals.config import EvalConfig
 from antiphase.evals.rows import Row, mean_over_classes, per_class, share
-from antiphase.models.run_json import fits
 
 LOWEST, HIGHEST = -6, 6  # exponents of C, as CLIP sweeps it
 HELD_OUT = 0.2  # of the training images of each class, where no validation split is published
@@ -106,7 +105,7 @@ def _validation_scores(
 ) -> dict[float, float]:
     """The validation score of every C, smallest C first."""
     scores: dict[str, float] = (files.read_kept(keep) if keep is not None else None) or {}
-    if not fits(scores, dict[str, float]):
+    if not fits(scores, dict[str, float], plain=True):
         raise InputError(f"{keep} is damaged: delete it, and it is computed again")
     costs = cost_grid(config.costs)
     with console.progress("linear probe", len(costs)) as advance:

@@ -51,6 +51,7 @@ class Differential:
     out_scale: Literal["official", "fixed", "none"] = "official"  # gain 1 - lambda_init, 0.2, or 1
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.out_scale == "official" and self.lambda_init == 1:
             raise InputError(_degenerate("lambda_init=1"))
         values = self.lambda_init if isinstance(self.lambda_init, tuple) else (self.lambda_init,)

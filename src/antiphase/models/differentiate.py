@@ -18,7 +18,7 @@ from timm.layers import Attention as TimmAttention
 from timm.layers import DiffAttention as TimmDiffAttention
 from torch import nn
 
-from antiphase.config import InputError
+from antiphase.config import InputError, shown
 from antiphase.models.adapters import check
 from antiphase.models.attention import DifferentialAttention
 from antiphase.models.config import Differential
@@ -67,6 +67,8 @@ def differentiate(
 
     Hooks on a replaced layer go with it. Nothing is changed when anything is refused.
     """
+    if not isinstance(model, nn.Module):
+        raise InputError(f"differentiate takes a torch.nn.Module, not {shown(model)}")
     if type(attention) is not Differential:
         raise InputError(
             f"differentiate puts Differential layers into a model, not {type(attention).__name__}: train such a model instead"

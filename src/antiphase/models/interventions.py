@@ -17,7 +17,7 @@ import torch
 from timm.layers import Attention as TimmAttention
 from torch import Tensor, nn
 
-from antiphase.config import InputError
+from antiphase.config import InputError, fits, shown
 from antiphase.data.imageset import ImageSet
 from antiphase.models.adapters import INTERVENTIONS, read
 from antiphase.models.attention import Branches, Heads
@@ -63,6 +63,8 @@ def intervene(
     belongs to clean image i, and every batch must have them all. The maps of all clean images are held in memory: n h N^2
     numbers per layer.
     """
+    if not fits(lam, float | None):
+        raise InputError(f"lam={shown(lam)} must be a number")
     kind = _one_of(lam=lam is not None, swap=swap, hold=hold is not None)
     chosen = _chosen(model, layers)
     only = None if heads is None else (heads,) if isinstance(heads, int) else tuple(heads)

@@ -6,13 +6,11 @@ that are not listed here are never looked into.
 
 from __future__ import annotations
 
-import types
-import typing
 from pathlib import Path
 from typing import Any
 
 from antiphase import files
-from antiphase.config import LARGEST_INTEGER, InputError, shown
+from antiphase.config import InputError, fits, shown, words
 
 Mapping = dict[str, Any]
 DEEPEST = 40  # levels of lists and mappings
@@ -133,8 +131,8 @@ def check_entries(value: dict[str, Any], entries: dict[str, Any], where: object)
         raise InputError(f"{where} is nested more than {DEEPEST} levels deep: it is nothing that antiphase wrote")
     for name, kind in entries.items():
         inner = _entry(value, name)
-        if inner is not _ABSENT and not fits(inner, kind):
-            raise InputError(f"{where}: {name} is {shown(inner)}, which is not {_words(kind)}")
+        if inner is not _ABSENT and not fits(inner, kind, plain=True):
+            raise InputError(f"{where}: {name} is {shown(inner)}, which is not {words(kind)}")
 
 
 _ABSENT = object()
@@ -147,38 +145,6 @@ def _entry(value: Any, name: str) -> Any:
             return _ABSENT
         value = value[part]
     return value
-
-
-def fits(value: Any, kind: Any) -> bool:
-    """Whether a value read from JSON has this type; a whole number serves for a fraction, a boolean for neither."""
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if origin is types.UnionType:
-        return any(fits(value, one) for one in args)
-    if origin is list:
-        return isinstance(value, list) and all(fits(v, args[0]) for v in value)
-    if origin is tuple:
-        return isinstance(value, list) and len(value) == len(args) and all(map(fits, value, args))
-    if origin is dict:
-        return isinstance(value, dict) and all(fits(v, args[1]) for v in value.values())
-    if kind is Any:
-        return True
-    if kind in (int, float):
-        numbers = int if kind is int else (int, float)
-        return isinstance(value, numbers) and not isinstance(value, bool) and abs(value) <= LARGEST_INTEGER
-    return value is None if kind is types.NoneType else isinstance(value, kind)
-
-
-def _words(kind: Any) -> str:
-    """A type as a refusal names it."""
-    names = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", types.NoneType: "null"}
-    if kind in names:
-        return names[kind]
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if origin is types.UnionType:
-        return " or ".join(map(_words, args))
-    if origin is dict:
-        return "a mapping" if args[1] is Any else f"a mapping to {_words(args[1])} each"
-    return f"a list with {_words(args[0])} each" if origin is list else f"a list of {len(args)} whole numbers"
 
 
 def _depth(value: Any) -> int:
