@@ -12,18 +12,28 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 from antiphase import console, files
 from antiphase.store import Store
-from benchmarks.faults import child, command_lines, corruptions, full_disks, hostile_files, kills, misuses
+from benchmarks.faults import (
+    child,
+    command_lines,
+    corruptions,
+    full_disks,
+    hostile_files,
+    kills,
+    kills_of_several,
+    misuses,
+)
 from benchmarks.faults.scene import Scene
 from benchmarks.faults.trial import Outcome, Trial
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
 KINDS = {
-    "kills": kills.trials,
+    "kills": lambda: chain(kills.trials(), kills_of_several.trials()),
     "full disks": full_disks.trials,
     "corruptions": corruptions.trials,
     "hostile files": hostile_files.trials,

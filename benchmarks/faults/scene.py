@@ -75,9 +75,13 @@ class Scene:
 
     def lay(self, command: Command, folder: Path) -> Path:
         """A fresh folder with what the command needs."""
+        return self.lay_runs(command.needs, folder)
+
+    def lay_runs(self, names: tuple[str, ...], folder: Path) -> Path:
+        """A fresh folder with these runs."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        for name in command.needs:
+        for name in names:
             shutil.copytree(self.runs / name, folder / name)
         return folder
 
