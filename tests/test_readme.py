@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from antiphase import files
 from antiphase.cli import COMMANDS
 from tests.conftest import ROOT
 from tests.doc_blocks import blocks, commands
@@ -57,9 +58,7 @@ def test_every_readme_command_runs_and_again_with_its_flags_in_another_order(
         code, again, err = cli(*reordered(words)[1:], "--json")
         assert code == 0, err
         assert again == cli(*words[1:], "--json")[1]
-    steps, whole = (
-        json.loads(path.read_text()) for path in (Path("runs/comparison/comparison.json"), demo[0] / COMPARISON)
-    )
+    steps, whole = (files.read_json(path) for path in (Path("runs/comparison/comparison.json"), demo[0] / COMPARISON))
     assert without_folders(steps) == without_folders(whole)  # seconds and all: no attack or measure was computed again
     assert "A stored result could not be read" not in Path("runs/report/index.html").read_text()
 

@@ -175,9 +175,10 @@ def write_text(path: Path, text: str) -> None:
     write_whole(path, write)
 
 
-def write_json(path: Path, value: Any) -> None:
-    """A mapping is sealed: its digest is the last entry, and `read_json` refuses it if anything was changed."""
-    write_text(path, json.dumps(seal(value), indent=2, allow_nan=False) + "\n")
+def write_json(path: Path, value: Any, *, sealed: bool = True) -> None:
+    """A mapping is sealed: its digest is the last entry, and `read_json` refuses it if anything was changed. What is written for
+    other programs alone is not."""
+    write_text(path, json.dumps(seal(value) if sealed else value, indent=2, allow_nan=False) + "\n")
 
 
 def read_json(path: Path, *keys: str) -> Any:
@@ -200,9 +201,9 @@ def read_kept(path: Path, *keys: str) -> Any:
         return None
 
 
-def write_lines(path: Path, rows: Iterable[Any]) -> None:
-    """JSON lines, each sealed."""
-    write_text(path, "".join(json.dumps(seal(row), allow_nan=False) + "\n" for row in rows))
+def write_lines(path: Path, rows: Iterable[Any], *, sealed: bool = True) -> None:
+    """JSON lines, each sealed in the same way."""
+    write_text(path, "".join(json.dumps(seal(row) if sealed else row, allow_nan=False) + "\n" for row in rows))
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

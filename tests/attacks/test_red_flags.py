@@ -58,7 +58,7 @@ def test_a_model_left_in_train_mode_is_refused_only_if_that_matters(victim, few)
         (lambda v: lambda x: v(x).softmax(dim=1), "probabilities, not logits"),
         (lambda v: lambda x: v(x) + 1e-3 * torch.rand(len(x), 10), "differently when asked twice"),
         (lambda v: lambda x: v((x * 8).round() / 8 + 0 * x), "exactly zero"),
-        (lambda v: lambda x: v(x) * (1 + 0 * x.flatten(1).sum(1, keepdim=True).sub(1e9).log()), "not a number"),
+        (lambda v: lambda x: v(x) + (0 * x.flatten(1).sum(1, keepdim=True)).sqrt(), "not a number"),
     ],
 )
 def test_red_flags_are_part_of_the_result(answer, named, victim, few):

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
+from antiphase import files
+
 
 def test_train_attack_measure_compare_report_one_by_one(cli, tmp_path):
     for name, attention in (("vit", "softmax"), ("diffvit", "differential")):
@@ -27,7 +29,7 @@ def test_train_attack_measure_compare_report_one_by_one(cli, tmp_path):
     page = tmp_path / "both" / "report" / "index.html"
     compared = json.loads(out)
     assert compared.pop("page") == str(page)
-    assert compared == json.loads((tmp_path / "both" / "comparison.json").read_text())
+    assert compared == files.read_json(tmp_path / "both" / "comparison.json")
     assert page.read_text().count("lens-packed-") >= 2
     code, out, _ = cli("report", tmp_path / "both", "--out", tmp_path / "again")
     assert code == 0
@@ -96,7 +98,7 @@ def test_real_cifar10_goes_through_every_step(cli, tmp_path, data_root):
     )
     assert code == 0, err
     assert cli("report", tmp_path / "both")[0] == 0
-    assert json.loads((tmp_path / "both" / "comparison.json").read_text())["data"]["name"] == "cifar10"
+    assert files.read_json(tmp_path / "both" / "comparison.json")["data"]["name"] == "cifar10"
     again = ("--config", tmp_path / "softmax" / "run.json", "--data-root", data_root, "--out", tmp_path / "again")
     assert cli("train", *again)[0] == 0  # the run's own data, size and recipe
     logs = [(tmp_path / name / "log.jsonl").read_text().split('"seconds"')[0] for name in ("again", "softmax")]

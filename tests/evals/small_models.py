@@ -18,7 +18,8 @@ SMALL = CLIPConfig(  # reads bytes: no vocabulary to load
 
 
 def clip_run(folder, config=SMALL, **data) -> Run:
-    about = {"title": config.title, "model": to_plain(config), "training": {}, "data": data}
+    learned_from = {"origin": "digits", "train": {"images": 1}, **data} if data else {}
+    about = {"title": config.title, "model": to_plain(config), "training": {}, "data": learned_from}
     files.write_json(folder / "run.json", {"format": 1, **about, "environment": runtime.environment()})
     save_checkpoint(folder, {"weights": CLIP(config).state_dict()}, {"complete": True}, tag="fresh")
     return Run(folder)

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from antiphase.data.imageset import ImageSet
     from antiphase.data.pairs import Captions
     from antiphase.models.run import Run
-    from antiphase.processes import is_main_process
 
 EXAMPLES = """\
   antiphase measure runs/diffvit
@@ -117,6 +116,7 @@ def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
     from antiphase.measures.alignment import check_reading
     from antiphase.measures.perturbations import check_names
     from antiphase.models.run import Run
+    from antiphase.processes import is_main_process
     from antiphase.results.measure import lambda_rows, measure, measure_captions
     from antiphase.runtime import pick_device
 

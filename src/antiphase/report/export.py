@@ -40,8 +40,10 @@ def write_attacks(result: Row, folder: Path) -> None:
 
     cells = [{k: v for k, v in cell.items() if k != "images"} for cell in result["cells"]]
     shown = [{k: v for k, v in cell.items() if k != "images"} for cell in result.get("transfer", [])]
-    files.write_json(folder / "attacks.json", {**result, "cells": cells, **({"transfer": shown} if shown else {})})
-    files.write_lines(folder / "images.jsonl", (row for cell in result["cells"] for row in _images(cell)))
+    files.write_json(
+        folder / "attacks.json", {**result, "cells": cells, **({"transfer": shown} if shown else {})}, sealed=False
+    )
+    files.write_lines(folder / "images.jsonl", (row for cell in result["cells"] for row in _images(cell)), sealed=False)
     write_figures(folder, draw_attacks(result))
     say(f"rows and figures: {folder}")
 
@@ -67,7 +69,7 @@ def write_measures(result: Row, folder: Path, form: str) -> None:
             _write_parquet(path, pa.table(columns))
         else:
             names = list(columns)
-            files.write_lines(path, (dict(zip(names, values)) for values in zip(*columns.values())))
+            files.write_lines(path, (dict(zip(names, values)) for values in zip(*columns.values())), sealed=False)
     write_figures(folder, draw_measures(result))
     say(f"rows and figures: {folder}")
 
@@ -117,8 +119,8 @@ def write_export(out: Path, rows: Sequence[Row], tables: Sequence[Row], verdicts
     for name, text in texts.items():
         files.write_text(out / name, text)
     _write_parquet(out / "rows.parquet", pa.table({name: _column([row.get(name) for row in flat]) for name in names}))
-    files.write_json(out / "leaderboard.json", leaderboard(rows))
-    files.write_json(out / "verdicts.json", list(verdicts))
+    files.write_json(out / "leaderboard.json", leaderboard(rows), sealed=False)
+    files.write_json(out / "verdicts.json", list(verdicts), sealed=False)
     pictures = [row for row in rows if row["kind"] == BranchPictureQuestion.kind]
     written = [*texts, "rows.parquet", "leaderboard.json", "verdicts.json", *_write_pictures(out, pictures)]
     written += [*_write_matrices(out, matrices), *_write_paper_figures(out, tables)]

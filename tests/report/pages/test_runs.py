@@ -4,12 +4,12 @@ import re
 import shlex
 import shutil
 
-from antiphase import files
 from antiphase.report.numbers import interval_of, percent
 from antiphase.report.page import write_page
 from antiphase.report.page_parts import Table
 from antiphase.report.pages.cards import needs_data
 from antiphase.report.pages.runs import runs_page
+from antiphase.store import Store
 
 
 def test_the_page_of_runs_needs_only_their_folders(pair, comparison, tmp_path):
@@ -54,11 +54,11 @@ def test_other_prompts_are_another_question_and_the_latest_answer_to_each_questi
     assert all(shlex.split(c)[2] == str(run) for c in commands)
     attack, measured = comparison["models"][1]["attacks"][0], comparison["models"][1]["lipschitz"]
     for prompts in ("paper", "a"):
-        files.write_json(run / "attacks" / f"{prompts}.json", {**attack, "prompts": prompts})
-        files.write_json(run / "measures" / f"{prompts}.json", {**measured, "prompts": prompts})
-        files.write_json(run / "measures" / f"{prompts}-again.json", {**measured, "prompts": prompts})
+        Store(run / "attacks").put(prompts, {**attack, "prompts": prompts})
+        Store(run / "measures").put(prompts, {**measured, "prompts": prompts})
+        Store(run / "measures").put(f"{prompts}-again", {**measured, "prompts": prompts})
     rows = [{"name": "top-1", "value": 0.5, "n": 100, "interval": [0.4, 0.6], "of": "images", "chance": 0.1}]
-    files.write_json(run / "evals" / "x.json", {"rows": rows, "data": {**attack["data"], "name": "pets"}, "seed": 0})
+    Store(run / "evals").put("x", {"rows": rows, "data": {**attack["data"], "name": "pets"}, "seed": 0})
     page = runs_page([run])
     attacks, inside, evals = (section.parts for section in page.sections)
     assert sorted(re.search("prompts (\\w+)", table.note)[1] for table in attacks) == ["a", "paper"]
