@@ -50,23 +50,22 @@ KINDS = (
     Kind("text embeddings", "clip/texts/*.safetensors", ("zero-shot-attack",), "other-zero-shot-attack"),
     Kind("evaluation", "clip/evals/*.json", ("eval",)),
     Kind("kept features", "cache/features/*/*.safetensors", ("eval",), "eval-again"),
-    Kind("decoded images", "cache/*.npy", ("folder",), "folder-again"),
-    Kind("note of decoded images", "cache/*.json", ("folder",), "folder-again"),
+    Kind("decoded images", "cache/*.npy", ("decode",), "decode-again"),
+    Kind("note of decoded images", "cache/*.json", ("decode",), "decode-again"),
     Kind("row of a ledger", "ledger/rows/*.json", ("study",)),
     Kind("answer of a ledger", "ledger/runs/*/measures/*.json", ("study",)),
     Kind("run of a ledger", "ledger/runs/*/log.jsonl", ("study",)),
     Kind("data.json of a ledger", "ledger/data.json", ("study",)),
     Kind("index of a ledger", "cache/*.sqlite", ("study", "status"), "status"),
-    Kind("converted weights", "converted/*.safetensors", ("convert",), "converted-lambda"),
+    Kind("converted weights", "converted/*.safetensors", ("decode", "convert"), "converted-lambda"),
 )
 MORE = {
     "status": "study status fig5 --ledger ledger --json",
     "report-of-comparison": "report comparison --out page --json",
     "other-zero-shot-attack": "attack clip --eps 16/255 --steps 3 --restarts 1 --images 32 --json",
     "eval-again": "eval clip --on digits --images 64 --seed 1 --json",
-    "folder-again": "train --data images --out again --epochs 1 --width 32 --heads 2 --patch 16 --json",
-    "folder": "train --data images --out own --epochs 1 --width 32 --heads 2 --patch 16 --json",
-    "converted-lambda": "measure converted --measures lambda --json",
+    "decode-again": " ".join(COMMANDS["decode"].argv).replace("--out own", "--out again"),
+    "converted-lambda": "measure converted --measures lambda --data images --json",
 }
 
 
@@ -81,8 +80,7 @@ def _argv(name: str) -> list[str]:
 
 
 def _needs(kind: Kind) -> set[str]:
-    names = {need for name in kind.makes if name in COMMANDS for need in COMMANDS[name].needs}
-    return names | ({"images"} if "folder" in kind.makes else set())
+    return {need for name in kind.makes if name in COMMANDS for need in COMMANDS[name].needs}
 
 
 def _made(kind: Kind, scene: Scene) -> Path:
@@ -92,7 +90,7 @@ def _made(kind: Kind, scene: Scene) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         for name in _needs(kind):
-            _images(folder / "images") if name == "images" else shutil.copytree(scene.runs / name, folder / name)
+            shutil.copytree(scene.runs / name, folder / name)
         for name in kind.makes:
             last = name == kind.makes[-1]
             ended = child.run(_argv(name), folder, kill_at=kind.torn if last else None, patience=LONG)
@@ -100,18 +98,6 @@ def _made(kind: Kind, scene: Scene) -> Path:
         assert list(folder.glob(kind.files)), f"{kind.name}: no file {kind.files}"
         (folder / ".whole").touch()
     return folder
-
-
-def _images(folder: Path) -> None:
-    """A folder of the digits as PNG files, as a user would have them."""
-    from PIL import Image
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    for i in range(80):
-        path = folder / f"{digits.target[i]}" / f"{i}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray((digits.images[i] * 15.9).astype("uint8")).save(path)
 
 
 def _player(kind: Kind, number: int):

@@ -20,6 +20,7 @@ WRITERS = [
     "compare",
     "eval",
     "look",
+    "decode",
     "convert",
     "study",
     "report",

@@ -47,6 +47,11 @@ COMMANDS = {
         _command("eval", "eval clip --on digits --images 64", "clip"),
         _command("zero-shot-attack", "attack clip --eps 8/255 --steps 3 --restarts 1 --images 32", "clip"),
         _command("look", "look ViT DiffViT --images 2", "ViT DiffViT"),
+        _command(
+            "decode",
+            "train --data images --out own --epochs 1 --width 32 --heads 2 --patch 16 --batch-size 32",
+            "images",
+        ),
         _command("convert", f"convert {FIXTURES}/diffclip.pt converted"),
         _command("study", "study run fig5 --ledger ledger --seeds 1"),
         _command("report", "report ViT DiffViT --out page", "ViT DiffViT"),
@@ -67,6 +72,8 @@ class Scene:
             "DiffViT": f"{TRAIN.replace('ViT', 'DiffViT')} --attention differential",
             "clip": "train-clip --variant DiffCLIP --epochs 1 --train-images 256 --out clip",
         }
+        if not (self.runs / "images").exists():
+            child.call(lambda: draw_images(self.runs / "images"), self.runs)
         for name, line in made.items():
             if not (self.runs / name / "checkpoint.json").exists():
                 ended = child.run(line.split(), self.runs, patience=600)
@@ -98,6 +105,19 @@ class Scene:
             path.write_text(json.dumps(kept))
         reference: dict[str, Any] = json.loads(path.read_text())
         return reference
+
+
+def draw_images(folder: Path) -> int:
+    """A folder of the digits as PNG files, as a user would have them."""
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    for i in range(80):
+        path = folder / f"{digits.target[i]}" / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((digits.images[i] * 15.9).astype("uint8")).save(path)
+    return 0
 
 
 def result_of(ended: child.Ended) -> Any:
