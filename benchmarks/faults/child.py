@@ -141,7 +141,7 @@ def _be(program: Callable[[], int], folder: Path, said: list[Path], cache: Path,
         for stream, path in zip((1, 2), said):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
         os.environ["ANTIPHASE_CACHE"] = str(cache)
-        files._sweep_once.cache_clear()
+        files.sweep_once.cache_clear()
         if kill_at is not None:
             _kill_at_event(kill_at)
         code = program()

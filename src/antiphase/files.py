@@ -43,7 +43,7 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     """
     with room(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        _sweep_once(path.parent)
+        sweep_once(path.parent)
         workplace, lock = _workplace(path)
         try:
             temporary = workplace / path.name
@@ -86,7 +86,7 @@ def _locked(handle: int) -> bool | None:
 def sweep(folder: Path) -> None:
     """Remove what killed processes left half-written; what a living one is writing stays."""
     for partial in folder.glob(".*.partial"):
-        with contextlib.suppress(FileNotFoundError):  # another process swept it away
+        with contextlib.suppress(OSError):  # another process swept it away, or nothing can be removed here
             handle = os.open(partial, os.O_RDONLY)
             try:
                 locked, age = _locked(handle), time.time() - partial.stat().st_mtime
@@ -97,8 +97,8 @@ def sweep(folder: Path) -> None:
 
 
 @lru_cache(maxsize=10_000)
-def _sweep_once(folder: Path) -> None:
-    """Before this process writes there for the first time."""
+def sweep_once(folder: Path) -> None:
+    """Before this process reads or writes there for the first time."""
     sweep(folder)
 
 

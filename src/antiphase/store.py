@@ -103,6 +103,7 @@ class Store:
 
     def get(self, key: str) -> Entry | None:
         """None if there is none; a damaged one is refused by name."""
+        files.sweep_once(self.folder)
         return read_entry(self.path(key), bare=self.bare) if key in self else None
 
     def kept(self, key: str) -> Entry | None:
