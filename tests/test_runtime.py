@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphase import runtime
+from antiphase import console, runtime
 
 
 @settings(max_examples=50, deadline=None)
@@ -28,3 +28,17 @@ def test_streams_are_uniform_normal_and_uncorrelated():
     assert abs(np.corrcoef(draws[:-1].ravel(), draws[1:].ravel())[0, 1]) < 0.015  # between neighbours
     other = runtime.uniform((1, "test"), np.arange(2000), (50,))
     assert abs(np.corrcoef(draws.ravel(), other.ravel())[0, 1]) < 0.015  # between seeds
+
+
+def test_without_a_terminal_progress_is_a_line_every_half_minute(capsys, monkeypatch):
+    clock = iter(range(0, 10_000, 11))
+    monkeypatch.setattr(console, "_said", [0.0])
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
+    with console.progress("attack", 10) as advance:
+        for _ in range(6):
+            advance(1, "epoch 2")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "attack: 3 of 10, about 77 s left; epoch 2",
+        "attack: 6 of 10, about 44 s left; epoch 2",
+    ]

@@ -18,6 +18,8 @@ stderr = Console(stderr=True, highlight=False)
 stdout = Console(highlight=False)
 _speaks = os.environ.get("RANK", "0") == "0"  # under torchrun one process speaks for all
 _shown: list[Progress] = []  # the bar on the screen, if there is one
+EVERY = 30.0  # seconds between lines about progress where there is no terminal to draw a bar on
+_said = [0.0]  # when the last such line was
 
 
 # ------------------------------------------------------------------------------------------------- names of others
@@ -52,12 +54,12 @@ def all_visible(value: Any, keep: str = "") -> Any:
 
 @contextmanager
 def progress(label: str, total: int, done: int = 0, *, show: bool = True) -> Iterator[Callable[[int, str], None]]:
-    """A bar with the time left; yields `advance(steps, note)`. Silent when stderr is not a terminal.
+    """A bar with the time left; yields `advance(steps, note)`. Inside another one it is a second line below it.
 
-    Inside another one it is a second line below it.
+    Where stderr is no terminal (a pipe, a notebook), a plain line every half minute instead.
     """
     if _shown:
-        yield from _line(_shown[-1], label, total, done)
+        yield from _line(_shown[-1], label, total, done, show)
         return
     columns = (
         TextColumn("{task.description}"),
@@ -73,16 +75,24 @@ def progress(label: str, total: int, done: int = 0, *, show: bool = True) -> Ite
     ) as bar:
         _shown.append(bar)
         try:
-            yield from _line(bar, label, total, done)
+            yield from _line(bar, label, total, done, show)
         finally:
             _shown.remove(bar)
 
 
-def _line(bar: Progress, label: str, total: int, done: int) -> Iterator[Callable[[int, str], None]]:
+def _line(bar: Progress, label: str, total: int, done: int, show: bool) -> Iterator[Callable[[int, str], None]]:
     task = bar.add_task(escape(visible(label)), total=total, completed=done, note="")
+    began, finished = time.monotonic(), done
 
     def advance(steps: int = 1, note: str = "") -> None:
+        nonlocal finished
+        finished += steps
         bar.update(task, advance=steps, note=escape(visible(note)))
+        now = time.monotonic()
+        if bar.disable and show and now - max(began, _said[0]) > EVERY:
+            _said[0] = now
+            left = (now - began) / max(finished - done, 1) * (total - finished)
+            say(f"{label}: {finished} of {total}, about {duration(left)} left" + (f"; {note}" if note else ""))
 
     try:
         yield advance
