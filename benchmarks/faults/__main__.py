@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 
 from antiphase import console, files
-from antiphase.store import Store
+from antiphase.store import Store, held
 from benchmarks.faults import (
     child,
     command_lines,
@@ -86,23 +87,32 @@ def slice_of(seconds: float, seed: int, folder: Path) -> dict[str, Outcome]:
 
 
 def whole(only: list[str], folder: Path) -> None:
+    """Several processes may play at once, each on a scene of its own: a trial is played by one of them."""
     child.warm_up()
     at = commit()
-    scene, store = Scene(folder / at), Store(folder / at / "outcomes")
+    scene, store = Scene(folder / at / f"scene-{os.getpid()}"), Store(folder / at / "outcomes")
     scene.prepare()
     listed = all_trials(only)
-    for number, trial in enumerate(listed, 1):
+    for trial in listed:
         key = f"{trial.kind}-{files.digest_of(trial.name)[:16]}".replace(" ", "-")
-        if key in store:
-            continue
-        outcome = play(trial, scene)
-        store.put(key, {"kind": trial.kind, "name": trial.name, **vars(outcome)})
+        with held(folder / at / "locks", key) as mine:
+            if not mine or key in store:
+                continue
+            outcome = play(trial, scene)
+            store.put(key, {"kind": trial.kind, "name": trial.name, **vars(outcome)})
+        done = len(list(store.folder.glob("*.json")))
         if outcome.verdict != "fine":
             console.say(f"{trial.kind}: {trial.name}: {outcome.verdict}: {outcome.note}")
-        elif number % 25 == 0:
-            console.say(f"{number} of {len(listed)} trials")
-    if not only:
+        elif done % 25 == 0:
+            console.say(f"{done} of {len(listed)} trials")
+    shutil.rmtree(scene.folder, ignore_errors=True)
+    if not only and all_done(listed, store):
         write_page(at, [entry.content for entry in store.entries() if not isinstance(entry, files.Damaged)])
+
+
+def all_done(listed: list[Trial], store: Store) -> bool:
+    """Whether no other process is still at a trial."""
+    return len(list(store.folder.glob("*.json"))) == len(listed)
 
 
 def write_page(at: str, rows: list[dict]) -> None:
