@@ -194,6 +194,7 @@ def read_json(path: Path, *keys: str) -> Any:
 
 def read_kept(path: Path, *keys: str) -> Any:
     """The same of a file that can be made again: None if it is missing, or damaged, which is said."""
+    sweep_once(path.parent)
     try:
         return read_json(path, *keys) if path.exists() else None
     except InputError as damage:

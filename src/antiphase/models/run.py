@@ -341,6 +341,7 @@ class Run:
         """(classes, E) by this run's prompts, computed once and kept beside the weights."""
         words = self.words_for(images)
         path = self.folder / "texts" / f"{fingerprint({**words, 'weights': self.weights_digest})}.safetensors"
+        files.sweep_once(path.parent)
         if path.exists():
             try:
                 kept = read_tensor_file(path).get("classes")

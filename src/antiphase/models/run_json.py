@@ -69,6 +69,7 @@ ROW: dict[str, Any] = {  # of log.jsonl
 def read_about(folder: Path) -> dict[str, Any]:
     """run.json: model, training, data, seed, versions; a converted run has no training and no data."""
     path = files.require_run(folder) / "run.json"
+    files.sweep_once(folder)
     about: dict[str, Any] = files.read_json(path, "model", "training", "data", "environment")
     check_about(about, path)
     return about
