@@ -154,6 +154,10 @@ def fits(value: Any, kind: Any, *, plain: bool = False) -> bool:
         return real and (not plain or isinstance(value, float) or abs(value) <= LARGEST_INTEGER)
     if kind is Path:
         return isinstance(value, Path | str)
+    if kind is Budget:  # "4/255" is one
+        return isinstance(value, str) or fits(value, float)
+    if kind is Names:
+        return isinstance(value, str) or fits(value, tuple[str, ...] | list[str])
     if isinstance(kind, type):
         return isinstance(value, kind)
     return value is None if kind is None else True
