@@ -113,21 +113,24 @@ HEAD = """# Statistics: how intervals are made, and how often verdicts are wrong
 Written by `make calibrate` (benchmarks/calibrate.py). The numbers are simulated; the formulas are those of
 `measures/seed_intervals.py` and `paper/verdict_rule.py`.
 
-**The interval.** A study compares two models on the same n images, S trainings of each. Let d_s be the difference of the two
-models of seed s. The spread of the d_s has in it what seeds do not share: the luck of a training, and the noise of images
-that comes with it. What seeds do share is the choice of the images, and that is the covariance of two seeds over images. So
+**The interval.** A study compares two models on the same n images, with S trainings (seeds) of each. Let d_s be the difference
+between the two models of seed s. The spread of the d_s shows what differs between seeds: the randomness of training, and
+image noise that is independent between seeds. It does not show what all seeds share, the choice of the images; that part is
+the covariance over images of two different seeds. So
 
     variance = var(d_s) / S + mean covariance over images of two different seeds
 
-with Satterthwaite's degrees of freedom (S - 1 belong to the first term, the second counts as known), Student's t, and never
-narrower than the normal interval over images alone. Ratios (success of correct images) and other statistics enter by their
-influence functions; sums over depths have their weights, and each depth the spread of its own seeds. Rates have Wilson's
-form, so no interval is degenerate at 0 or 100 %; a difference that was 0 on all of n images may still be 3.7 / n. The number
-of one pair of models is given with its interval over images and called "of this pair".
+with Satterthwaite's degrees of freedom (S - 1 for the first term; the second is treated as known) and Student's t. The
+interval is never narrower than the normal interval over images alone. Ratios (success among correct images) and other
+statistics enter through their influence functions; sums over depths are weighted, and each depth has the spread of its own
+seeds. Rates have Wilson's form, so no interval is degenerate at 0 or 100 %; where a difference was 0 on all of n images, the
+interval still reaches 3.7 / n. Where there is only one trained pair of models, the interval is over images, and the result
+is called "of this pair".
 
-**The rule** stands in [studies.md](studies.md#numbers-and-verdicts). A claim about a depth trend is a least-squares line in
-log depth through all trained models. A rank correlation over layers is tested by permuting layers, for all seeds of a depth
-at once. A distance that an attack did not find is censored: the image counts among those that survive."""
+**The rule** by which claims are decided is in [studies.md](studies.md#numbers-and-verdicts). A claim about a depth trend is
+decided by a least-squares line in log depth through all trained models. A rank correlation over layers is tested by
+permuting layers, in the same way for all seeds of a depth. If an attack did not fool an image at any distance, the distance is
+censored: the image counts as not fooled within any radius."""
 
 
 def _coverage_section(cells: dict[str, float]) -> str:
@@ -135,11 +138,12 @@ def _coverage_section(cells: dict[str, float]) -> str:
     inside = [COVERED[0] <= value <= COVERED[1] for value in cells.values()]
     low, high = min(cells.values()), max(cells.values())
     lines += [
-        f"No true difference; {SIMULATIONS:,} simulations per cell. Trainings of each model differ by the spread in the first",
-        "column (standard deviation on the logit scale, in points of the rate); images differ on the logit scale by",
-        f"{IMAGE_SD} for both models and by {OWN_SD} for each. {sum(inside)} of {len(cells)} cells lie within",
+        f"There is no true difference; {SIMULATIONS:,} simulations per cell. Trainings of each model differ by the spread in",
+        "the first column (standard deviation on the logit scale, in points of the rate). On the logit scale, images differ with",
+        f"standard deviation {IMAGE_SD} in a way that both models share, and {OWN_SD} in each model's own way.",
+        f"{sum(inside)} of {len(cells)} cells lie within",
         f"{100 * COVERED[0]:.1f} to {100 * COVERED[1]:.1f} %; the lowest is {100 * low:.1f} %, the highest "
-        f"{100 * high:.1f} %. **Bold**: outside.",
+        f"{100 * high:.1f} %. **Bold**: outside this range.",
         "",
         "| spread of seeds | images | " + " | ".join(f"{s} seeds, rate {r:g}" for s in SEEDS for r in RATES) + " |",
         "|" + "---|" * (2 + len(SEEDS) * len(RATES)),
@@ -162,9 +166,9 @@ def _plan_section() -> str:
     lines += [
         f"A contrast is informative if the plan gives it power {POWER:g} for a gap of {100 * GAP:.0f} points. The plan assumes",
         f"that paired differences of two trainings spread by {100 * PLAN.seed_sd:.0f} points, that two models differ on",
-        f"{100 * PLAN.disagreement:.0f} % of the images, and that {100 * PLAN.accuracy:.0f} % are classified correctly. It says",
-        "which contrasts may decide, and nothing else: intervals have the spread that was measured, and every verdict",
-        "prints the power that follows from it.",
+        f"{100 * PLAN.disagreement:.0f} % of the images, and that {100 * PLAN.accuracy:.0f} % are classified correctly.",
+        "The plan only determines which contrasts may decide a claim: intervals use the spread that was measured, and every",
+        "verdict prints the power that follows from that spread.",
         "",
         "| images that count | 2 seeds | 3 | 5 | 10 | seeds needed | one given pair |",
         "|---|---|---|---|---|---|---|",
@@ -179,10 +183,12 @@ def _plan_section() -> str:
 def _verdict_section(scale: str, cells: dict[str, dict[str, int]]) -> str:
     lines = [f"## Verdicts in simulated worlds, scale `{scale}`", ""]
     lines += [
-        f"{WORLDS} worlds of each kind. Without the effect every contrast is truly 0 (of a threshold: exactly on it); supported,",
-        "partly supported or the other way round is then wrong, and no effect is right. With it every contrast is five points",
-        "(of a threshold two beyond it), and not supported is wrong. Power is how often the claim is then supported; a claim",
-        "whose contrasts the plan cannot decide has none. 95 % intervals of the rates (Wilson).",
+        f"Each claim was decided in {WORLDS} simulated worlds without the effect and as many with it. Without it the true value",
+        "of every contrast is 0 (or exactly the threshold, if the claim is about one). The verdicts supported, partly",
+        "supported, and not supported because the opposite holds are then wrong; not supported because there is no effect is",
+        "right. With the effect every contrast is truly five points (or two points beyond the threshold), and not supported is",
+        "wrong. Power is how often the claim is then supported; it is 0 for a claim whose contrasts cannot decide by the plan",
+        "above. 95 % intervals of the rates (Wilson).",
         "",
         "| claim | wrong without the effect | wrong with it | power | partly supported with it |",
         "|---|---|---|---|---|",

@@ -210,7 +210,7 @@ def audit(
     """What `antiphase audit` does, of a model in memory or of one that is named as there: `audit(model, images)`. Model and
     baseline are modules, functions, runs, or words such as "timm:vit_small_patch16_224". With `out`, answers are kept in that
     folder, an interrupted audit goes on, and a page is written; without it nothing is kept of a model in memory. What
-    `preprocessing` says holds for models in memory; `quick=True` is the cheaper reading."""
+    `preprocessing` says holds for models in memory; `quick=True` takes fewer images, budgets and steps."""
     from antiphase.cli.audit import audit_runs
 
     with tempfile.TemporaryDirectory() as fleeting:

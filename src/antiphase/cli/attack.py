@@ -97,11 +97,11 @@ class Command(OfRuns):
     initial_eps: float | None = None  # of ddn (1): the norm to begin with
     label: Label | None = None  # the class to leave (true; of cw, ddn, fmn, minimal-l2 predicted)
     target: Literal["least-likely", "random"] | int | None = None  # the class to reach, of pgd, cw, ...; None: any
-    protocol: Literal["fast", "paper"] = "fast"  # paper: every budget and run on its own; fast: only what still stands
-    on: tuple[Path, ...] = ()  # other runs, shown what was made for this one: does it fool them too? Keeps the images
+    protocol: Literal["fast", "paper"] = "fast"  # paper: every budget and restart in full; fast: what is not yet fooled
+    on: tuple[Path, ...] = ()  # other runs on which these adversarial images are tried too (transfer); keeps the images
     save: bool = False  # keep the adversarial images in the folder of the run
     eight_bit: bool = False  # pixels on the grid of 255ths; with --save as PNG files, verified after reading them again
-    compile: Literal["auto", "never", "always"] = "auto"  # torch.compile; auto: where the evaluation repays it
+    compile: Literal["auto", "never", "always"] = "auto"  # torch.compile; auto: where the run is long enough to pay off
     seed: int = 0  # of the subset and of everything drawn
     out: Path | None = None  # folder for the result, its rows and a figure; none when not given
 

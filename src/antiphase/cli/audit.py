@@ -29,20 +29,20 @@ EXAMPLES = """\
   antiphase audit timm:vit_tiny_patch16_224 --no-weights --data imagenet --dry-run
   antiphase audit runs/diffvit runs/vit --out audits/twins"""
 IMAGES, QUICK_IMAGES = 256, 32
-LONG = 600  # seconds from which on the cheaper reading is offered
+LONG = 600  # seconds from which on --quick is offered
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
     model: tyro.conf.Positional[str]  # a run, timm:NAME, open_clip:ARCH/TAG, hf:NAME, a folder, FILE.py:FUNCTION
-    baseline: tyro.conf.Positional[str | None] = None  # a second model, named likewise, to hold the first against
+    baseline: tyro.conf.Positional[str | None] = None  # a second model, named in the same way, to compare with
     weights: Path | None = None  # a file of the model's weights, in place of its library's
     baseline_weights: Path | None = None  # the same for the baseline
     no_weights: bool = False  # random weights, for a dry run of everything
     preprocessing: str | None = None  # none, imagenet, clip, or resize=256,crop=224,mean=0.5,std=0.5; None: its own
     heads: int | None = None  # of a SLIP checkpoint's image tower, which its tensors do not show
     text_heads: int | None = None  # of its text tower
-    quick: bool = False  # the cheaper reading: fewer images, budgets, steps and draws
+    quick: bool = False  # cheaper: fewer images, budgets, steps and draws
     dry_run: bool = False  # load everything, say how long it would take, and stop
     out: Path | None = None  # folder of the audit: answers, audit.json, report/; audits/NAME when not given
     source: TestImages = TestImages(images=IMAGES)

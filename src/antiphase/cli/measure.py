@@ -59,7 +59,7 @@ class Command(OfRuns):
     texts: CaptionCorrelationQuestion = CaptionCorrelationQuestion()
     causes: InterventionQuestion = InterventionQuestion()
     captions: str | None = None  # texts for caption-correlation: a captioned set or a file; None: those of the training
-    estimators: Names = Names("sample")  # of local Lipschitz: sample, power, ascent; the last two come together
+    estimators: Names = Names("sample")  # of local Lipschitz: sample, power, ascent; power and ascent together
     levels: Names = Names("maps")  # where it is measured: maps, branch, block
     readings: Names = Names("R1")  # of alignment: R1 to R8 (R6 as R6-entropy, ...), separated by commas
     out: Path | None = None  # folder for the raw rows and a figure of each measure

@@ -59,15 +59,15 @@ class Command:
     names: tyro.conf.Positional[tuple[str, ...]] = ()  # studies: fig2a, or fig2 for all of its parts; none: all
     ledger: Path = Path("runs/studies")  # folder of finished cells; several scales and processes may share it
     scale: ScaleName = "smoke"  # sizes of everything; smoke is for tests and gives no verdict
-    data: str | None = None  # in place of the scale's main data set, and of what a pair of your own is looked at on
+    data: str | None = None  # in place of the scale's main data set, and of the data for a CLIP pair of your own
     depths: tuple[int, ...] | None = None  # only these of the scale's depths, such as 1,2; claims need all of them
     seeds: int | None = None  # only so many of the scale's seeds
     clip: Path | None = None  # a CLIP of your own, run or checkpoint, for studies of CLIP; None: a surrogate is trained
     diffclip: Path | None = None  # and its DiffCLIP
-    surrogates: bool = False  # with run: at cpu and desk, studies that train small CLIPs are part of all
+    surrogates: bool = False  # with run: `all` includes studies that train small CLIPs, at cpu and desk too
     data_root: Path | None = None  # where data sets lie; $ANTIPHASE_DATA when not given
-    workers: int = 1  # with run: so many processes share the cells, and the cores of this machine
-    shard: str | None = None  # with run: part 2 of 8 of the cells is 2/8; slurm: as the array counts its tasks
+    workers: int = 1  # with run: number of processes that share the cells and this machine's cores
+    shard: str | None = None  # with run: 2/8 is part 2 of 8 of the cells; slurm: the part of this array task
     executor: Literal["local", "ray", "submitit"] = "local"  # with run: who starts the workers; extras of these names
     address: str | None = None  # of a Ray cluster: auto, or HOST:PORT; None: $RAY_ADDRESS, or one is started here
     resources: Names = Names()  # of a worker, as ray and submitit call them: num_gpus=1, or slurm_partition=gpu,...

@@ -77,7 +77,7 @@ def probe_rows(
         chosen = held_out(train.labels, config.seed)
         train, validation = train.take(~chosen), train.take(chosen)
     scores = _validation_scores(train, validation, config, by_class, keep)
-    best = max(scores, key=lambda cost: scores[cost])  # of equals the smallest C
+    best = max(scores, key=lambda cost: scores[cost])  # among equal scores the smallest C
     fitted, converged = fit(whole, best, config.iterations)
     correct = fitted.predict(test.features.astype(np.float64)) == test.labels
     of = f"right, of {len(test.labels):,} {about} after {len(whole.labels):,} training images"

@@ -1,9 +1,9 @@
 """Intervals of numbers that rest on few training seeds and many images (docs/statistics.md). Free of torch.
 
-Models are compared on the same images and seed by seed. What seeds do not share (the luck of a training, and the noise of images
-that comes with it) shows in the spread of the seeds' own numbers, for which Student's t pays with few degrees of freedom. What
-they share (the choice of the images) does not show there: it is the covariance of two seeds over images, and is added. An
-interval is never narrower than one over images alone. S seeds, n images, G groups of models.
+Models are compared on the same images and seed by seed. What differs between seeds (the randomness of training, and image
+noise that is independent between seeds) shows in the spread of the seeds' own numbers; few seeds mean few degrees of freedom
+of Student's t. What all seeds share (the choice of the images) does not show there: it is the covariance of two seeds over
+images, and is added. An interval is never narrower than one over images alone. S seeds, n images, G groups of models.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def mean_interval(values: Array) -> dict[str, Any]:
 
 
 def mean_of(parts: Sequence[tuple[float, tuple[float, float]]]) -> tuple[float, tuple[float, float]]:
-    """The mean of independent estimates and its interval from theirs: each side's distances add up as squares (MOVER)."""
+    """The mean of independent estimates; on each side of its interval the squared distances of theirs add up (MOVER)."""
     values, lows, highs = (np.array(column) for column in zip(*((value, *interval) for value, interval in parts)))
     mean = float(values.mean())
     below, above = (float(np.sqrt((side**2).sum()) / len(values)) for side in (values - lows, highs - values))

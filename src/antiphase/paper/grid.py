@@ -135,7 +135,7 @@ class Grid:
         return trained(self, attention, seed, depth, init=init, **options)
 
     def witness(self, of: Train) -> Train:
-        """By whose test accuracy it is judged whether a model of its kind was trained enough: depth 1, main data, as usual."""
+        """The depth-1 model of the same attention, initialisation and seed, by whose accuracy undertrained models are found."""
         return trained(self, of.model.layers[0], of.training.seed, 1, init=of.model.init)
 
     # --------------------------------------------------------------------------------------------- images and attacks

@@ -13,7 +13,7 @@ not tested here   a contrast has no data, or only surrogates of the models that 
 no verdict        a scale that is for tests
 
 Tests are one-sided at 2.5 %, as 95 % intervals are. A point is 0.01 of the contrast's unit: of a rate, a cosine, a logarithm. A
-contrast that is the distance to a threshold (saturated: above 95 %) is no effect, and may be as small as it likes.
+contrast that is the distance to a threshold (saturated: above 95 %) is never called no effect, however small it is.
 """
 
 from __future__ import annotations

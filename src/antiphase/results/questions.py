@@ -105,7 +105,7 @@ class AuditConfig:
     eps: tuple[Budget, ...] = tuple(map(Budget, ("0.5/255", "1/255", "2/255", "4/255", "8/255")))  # Linf budgets of PGD
     steps: int = 20  # of PGD
     restarts: int = 1  # of PGD: independent random starts
-    judge_eps: tuple[Budget, ...] = ()  # budgets at which AutoAttack judges; none: where PGD fools nearly half
+    judge_eps: tuple[Budget, ...] = ()  # budgets of AutoAttack; none: the one where PGD fools closest to half
     judge_images: int = 64  # of the images, for AutoAttack
     judge_steps: int = 100  # of each attack in AutoAttack; fewer make it cheaper and no longer the authors'
     judge_queries: int = 5000  # of Square in AutoAttack
@@ -135,7 +135,7 @@ class AuditConfig:
 
     @classmethod
     def quick(cls) -> AuditConfig:
-        """The cheaper reading: fewer budgets, images, steps and draws."""
+        """A cheaper audit: fewer budgets, images, steps and draws."""
         eps = tuple(map(Budget, ("1/255", "2/255", "4/255")))
         sizes: dict[str, Any] = {
             "judge_images": 16,

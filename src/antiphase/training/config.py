@@ -39,7 +39,7 @@ class TrainConfig:
     precision: Literal["fp32", "bf16"] = "fp32"  # bf16 is autocast, for GPUs
     checkpoint_seconds: float = 60.0  # at most this much work is lost to a kill; every epoch's end is kept too
     keep_epochs: tuple[int, ...] = ()  # the weights after these epochs stay, each as a run of its own: OUT/epoch-15
-    fit_images: int = 0  # training images to look at after every epoch; the accuracy beside it is a mean over the epoch
+    fit_images: int = 0  # training images for `fit_accuracy` after every epoch (train_accuracy: mean over the epoch)
 
     def __post_init__(self) -> None:
         check_kept_epochs(self.keep_epochs, self.epochs)

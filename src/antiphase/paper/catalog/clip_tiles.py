@@ -1,4 +1,4 @@
-"""CLIP on tiles: the first experiments of the notes on DiffCLIP, on captions that a small CLIP can learn in minutes.
+"""CLIP on tiles: experiments N1 to N3 (docs/method.md 3.3), on captions that a small CLIP can learn in minutes.
 
 Surrogates trained here, at every scale: they decide no claim of the papers.
 """
@@ -37,7 +37,7 @@ def _half_by_schedule(depth: int) -> tuple[Attention, ...]:
 
 
 def _variants(grid: Grid) -> dict[str, Towers]:
-    """Which tower is differential (experiments 1 and 3), lambda_init (2), schedule, fixed and mixed (open question 3)."""
+    """Which tower is differential (N1, N3), lambda_init (N2), and lambda_init by schedule, fixed, or a mixture of both."""
     scale, fixed, schedule = TILE_SCALES[grid.scale], Differential(), Differential(lambda_init=Schedule())
     softmax: tuple[Attention, ...] = (Softmax(),)
     return {
