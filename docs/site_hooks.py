@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import posixpath
 import re
-import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+import notebook  # docs/notebook.py: mkdocs finds what lies beside a hook
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-
-sys.path.insert(0, str(Path(__file__).parent))
-import notebook  # docs/notebook.py: docs is no package
 
 ROOT = Path(__file__).parents[1]
 LEDGERS = ("replication", "pair", "clip-pair")
 OUTSIDE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", *(f"results/{name}/README.md" for name in LEDGERS))
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
+FILE_NAME = re.compile(r"[\w./-]+\.md( [\d.]+)?")  # method.md, docs/method.md, method.md 2.8
 FENCED = re.compile(r"(^```.*?^```$)", re.M | re.S)
 CODE_SPAN = re.compile(r"`[^`\n]+`")
 
@@ -38,12 +38,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(markdown: str, page: Page, files: Files, **_: Any) -> str:
     """Links of the repository as links of the site, and pipes in tables as Python-Markdown reads them."""
     here = page.file.src_uri
-    pages = {file.src_uri for file in files}
+    titles = {file.src_uri: (file.page.title if file.page else None) for file in files}
+    return outside_code(markdown, lambda text: pipes(links(text, here, titles)))
+
+
+def outside_code(markdown: str, change: Callable[[str], str]) -> str:
+    """The page with everything changed but its code blocks."""
     parts = FENCED.split(markdown)
-    parts[::2] = [pipes(links(text, here, pages)) for text in parts[::2]]
+    parts[::2] = map(change, parts[::2])
     return "".join(parts)
 
 
@@ -54,14 +59,16 @@ def address(path: str) -> str:
     return re.sub(r"^docs/", "", re.sub(r"\.ipynb$", ".md", path))
 
 
-def links(text: str, here: str, pages: set[str]) -> str:
-    """The text of the page at `here` with its links translated."""
+def links(text: str, here: str, titles: Mapping[str, str | None]) -> str:
+    """The text of the page at `here` with its links translated; one whose words are a file's name gets the page's title."""
     folder = posixpath.dirname(next((path for path in OUTSIDE if address(path) == here), f"docs/{here}"))
 
     def translated(link: re.Match[str]) -> str:
         image, words, target, anchor = link.groups(default="")
         path = posixpath.normpath(posixpath.join(folder, target))
-        if (there := address(path)) in pages:
+        if (there := address(path)) in titles:
+            if (name := FILE_NAME.fullmatch(words)) and (title := titles[there]):
+                words = title + (name.group(1) or "")
             return f"{image}[{words}]({posixpath.relpath(there, posixpath.dirname(here) or '.')}{anchor})"
         return words if (ROOT / path).exists() else link.group()
 
