@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 LEDGERS = ("replication", "pair", "clip-pair")
 OUTSIDE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", *(f"results/{name}/README.md" for name in LEDGERS))
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
-FILE_NAME = re.compile(r"[\w./-]+\.md( [\d.]+)?")  # method.md, docs/method.md, method.md 2.8
+FILE_NAME = re.compile(r"[\w./-]+\.(?:md|ipynb)( [\d.]+)?")  # method.md, docs/method.md, method.md 2.8
 FENCED = re.compile(r"(^```.*?^```$)", re.M | re.S)
 CODE_SPAN = re.compile(r"`[^`\n]+`")
 

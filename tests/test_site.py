@@ -152,6 +152,17 @@ def test_the_glossary_has_every_claim_as_the_code_states_it():
     assert not [claim for claim, says in CLAIMS.items() if f"| {claim} | {says} |" not in page]
 
 
+def test_the_sentences_that_the_questions_quote_are_those_of_the_code():
+    """The longest part of each that has no number and no name in it; sentences of the code go over several lines."""
+    quoted = re.findall(r'"([^"]+)"', "".join(re.findall(r"^### (.*)$", (ROOT / "docs/faq.md").read_text(), re.M)))
+    parts = [max(re.split(r"\.\.\.|[(\d]+", words), key=len).strip(" :,") for words in quoted]
+    sources = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    sentences = re.sub(r'"\s*\n\s*f?"', "", sources)
+    assert len(parts) >= 10
+    said_by_others = {"Illegal instruction", "inconclusive", "no difference shown"}  # the shell; verdicts
+    assert not [part for part in parts if part not in sentences and part not in said_by_others]
+
+
 @pytest.mark.slow
 def test_the_tutorial_runs_and_shows_what_its_page_shows(tmp_path, monkeypatch):
     """Cell by cell, as to what kind of thing is shown: numbers are the machine's."""
