@@ -155,7 +155,7 @@ def test_the_glossary_has_every_claim_as_the_code_states_it():
 def test_the_sentences_that_the_questions_quote_are_those_of_the_code():
     """The longest part of each that has no number and no name in it; sentences of the code go over several lines."""
     quoted = re.findall(r'"([^"]+)"', "".join(re.findall(r"^### (.*)$", (ROOT / "docs/faq.md").read_text(), re.M)))
-    parts = [max(re.split(r"\.\.\.|[(\d]+", words), key=len).strip(" :,") for words in quoted]
+    parts = [max(re.split(r"\.\.\.|[()\d]+", words), key=len).strip(" :,") for words in quoted]
     sources = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
     sentences = re.sub(r'"\s*\n\s*f?"', "", sources)
     assert len(parts) >= 10
