@@ -1,4 +1,4 @@
-# make demo | test | test-slow | bench | calibrate | faults | replication | findings; each creates .venv on first use and is quick the second time.
+# make demo | test | test-slow | bench | calibrate | faults | replication | findings | site; each creates .venv on first use and is quick the second time.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,7 +9,7 @@ export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_FP16
 # Threads that wait for each other sleep: beside other jobs, spinning ones take several times as long.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test test-slow bench calibrate faults replication findings lint types screenshot clean
+.PHONY: demo test test-slow bench calibrate faults replication findings lint types site screenshot clean
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -18,6 +18,10 @@ $(VENV)/.user: pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.user
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.user
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	touch $@
 
 # torchattacks and foolbox, layered on .venv so that torch is not installed twice.
@@ -69,6 +73,12 @@ replication:
 # Every number of the replication in README.md, docs/ and results/replication/ is written from its rows.
 findings: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.findings
+
+# The documentation as a site, without a network: runs/site/index.html. Any warning is an error (not with --quiet). The variable silences an announcement of the
+# theme's authors about a later mkdocs.
+site: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	@echo runs/site/index.html
 
 # The picture in README.md: the page that `make demo` wrote, as a browser shows it.
 screenshot: demo $(VENV)/.dev
