@@ -93,6 +93,7 @@ def whole(only: list[str], folder: Path) -> None:
     scene, store = Scene(folder / at / f"scene-{os.getpid()}"), Store(folder / at / "outcomes")
     scene.prepare()
     listed = all_trials(only)
+    random.Random(0).shuffle(listed)  # so that the first part says something of every kind
     for trial in listed:
         key = f"{trial.kind}-{files.digest_of(trial.name)[:16]}".replace(" ", "-")
         with held(folder / at / "locks", key) as mine:
@@ -106,28 +107,33 @@ def whole(only: list[str], folder: Path) -> None:
         elif done % 25 == 0:
             console.say(f"{done} of {len(listed)} trials")
     shutil.rmtree(scene.folder, ignore_errors=True)
-    if not only and all_done(listed, store):
-        write_page(at, [entry.content for entry in store.entries() if not isinstance(entry, files.Damaged)])
 
 
-def all_done(listed: list[Trial], store: Store) -> bool:
-    """Whether no other process is still at a trial."""
-    return len(list(store.folder.glob("*.json"))) == len(listed)
+def outcomes(at: str, folder: Path) -> list[dict]:
+    """Of every trial that was played so far."""
+    return [
+        entry.content for entry in Store(folder / at / "outcomes").entries() if not isinstance(entry, files.Damaged)
+    ]
 
 
 def write_page(at: str, rows: list[dict]) -> None:
-    """The table between the markers of docs/reliability.md."""
+    """The table between the markers of docs/reliability.md: what was played, of what there is."""
+    planned = Counter(trial.kind for trial in all_trials())
     verdicts = ("lost", "silent", "traceback", "hang", "debris")
-    lines = [f"Commit {at}, {sum(row['faults'] for row in rows):,} faults.", ""]
+    played = f"{len(rows):,} of {sum(planned.values()):,} trials"
+    lines = [f"Commit {at}, {played} with {sum(row['faults'] for row in rows):,} faults.", ""]
     lines += [
-        "| fault | what is done | tried | " + " | ".join(verdicts) + " |",
-        "|---|---|---:|" + "---:|" * len(verdicts),
+        "| fault | what is done | trials | faults | " + " | ".join(verdicts) + " |",
+        "|---|---|---:|---:|" + "---:|" * len(verdicts),
     ]
     for kind in KINDS:
         mine = [row for row in rows if row["kind"] == kind]
         count = Counter(row["verdict"] for row in mine)
         tried = sum(row["faults"] for row in mine)
-        lines.append(f"| {kind} | {SAID[kind]} | {tried} | " + " | ".join(str(count[v]) for v in verdicts) + " |")
+        share = f"{len(mine)} of {planned[kind]}"
+        lines.append(
+            f"| {kind} | {SAID[kind]} | {share} | {tried} | " + " | ".join(str(count[v]) for v in verdicts) + " |"
+        )
     bad = [row for row in rows if row["verdict"] != "fine"]
     lines += ["", "No exception." if not bad else "Exceptions:", ""]
     lines += [f"- {row['kind']}, {row['name']}: {row['verdict']}; {row['note']}" for row in bad]
@@ -141,11 +147,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", nargs="*", default=[], choices=list(KINDS))
     parser.add_argument("--slice", type=float, help="random trials for so many seconds, and no page")
+    parser.add_argument(
+        "--page", action="store_true", help="write the page from what was played so far, and play nothing"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "faults")
     asked = parser.parse_args()
     if asked.slice is None:
-        whole(asked.only, asked.folder.resolve())
+        if not asked.page:
+            whole(asked.only, asked.folder.resolve())
+        write_page(commit(), outcomes(commit(), asked.folder.resolve()))
         return
     for name, outcome in slice_of(asked.slice, asked.seed, asked.folder.resolve() / "slice").items():
         print(f"{outcome.verdict:10} {name}: {outcome.note}")
