@@ -48,6 +48,17 @@ def own_cache(tmp_path_factory) -> None:
     os.environ["ANTIPHASE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
+@pytest.fixture
+def one_thread():
+    """As every process of several has: their number changes the last bits of what torch computes."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="session")
 def digits():
     return load("digits", "train"), load("digits", "test")

@@ -1,6 +1,7 @@
 """Ray and submitit fill a ledger as one process does."""
 
 import pytest
+import torch
 
 from antiphase.config import InputError
 from antiphase.paper import execute
@@ -12,8 +13,13 @@ from tests.paper.small_cells import CELLS, TRAIN, answers
 
 @pytest.fixture(scope="module")
 def serial(tmp_path_factory):
-    place = Workplace(Ledger(tmp_path_factory.mktemp("serial")), scale="smoke")
-    execute.run(CELLS, place)
+    """With one thread, as every worker has: their number changes the last bits."""
+    place, threads = Workplace(Ledger(tmp_path_factory.mktemp("serial")), scale="smoke"), torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        execute.run(CELLS, place)
+    finally:
+        torch.set_num_threads(threads)
     return answers(place.ledger)
 
 

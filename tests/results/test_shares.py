@@ -92,6 +92,7 @@ def copies(pair, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
 def test_two_ranks_attack_and_measure_as_one_process_does(copies, cli):
     one, two = copies
     assert per_image(run("attack", two, *ATTACK)) == per_image(json.loads(cli("attack", one, *ATTACK)[1]))
@@ -115,6 +116,7 @@ def _rank(process: Path) -> str | None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
 def test_a_rank_that_is_killed_midway_costs_the_answer_nothing(copies, cli):
     one, two = copies
     words = ["attack", str(two), *ATTACK, "--steps", "150"]
