@@ -110,14 +110,11 @@ def _player(number: int):
             return Outcome("fine", "was taken and ran on") if ended.err.strip() else crashed(f"no end: {line(number)}")
         if ended.crash is not None:
             return crashed(f"{ended.crash}: {line(number)!r}"[:300])
-        if ended.code == 2:
-            lines = [text for text in ended.err.splitlines() if text.strip()]
-            ugly = len(lines) != 1 or any(ord(c) < 32 or c in "\u202e\u2066" for c in lines[0])
-            return (
-                Outcome("traceback", f"not one clean line: {line(number)!r}"[:300])
-                if ugly
-                else Outcome("fine", "refused")
-            )
+        if ended.code == 2:  # what it had to say before it refused stands above
+            ugly = ended.refusal is None or any(ord(c) < 32 or c in "\u202e\u2066" for c in ended.err.replace("\n", ""))
+            if ugly:
+                return Outcome("traceback", f"not one clean line: {line(number)!r}"[:300])
+            return Outcome("fine", "refused")
         return Outcome("fine", f"exit code {ended.code}")
 
     return play
