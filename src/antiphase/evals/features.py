@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from antiphase import console, processes
+from antiphase import console, files, processes
 from antiphase.config import InputError, fingerprint
 from antiphase.data.cache import cache_root
 from antiphase.data.imageset import PixelSource
@@ -143,6 +143,7 @@ def _write(path: Path, features: Tensor) -> None:
 
 def _read(path: Path, n: int) -> Tensor | None:
     """The features that were kept, or None if they are missing or damaged."""
+    files.sweep_once(path.parent)
     if not path.exists():
         return None
     try:
