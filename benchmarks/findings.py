@@ -10,6 +10,7 @@ table       lines of a study side by side; `columns` and `rows` below it: LABEL 
 claims      the verdicts at a scale: `claims cpu`, or of some: `claims cpu: K1 K2`
 outcomes    one row per claim, by the largest of these scales that decides it: `outcomes paper desk cpu`
 computing   what the rows of a scale took: `computing cpu`
+figure      a figure of the paper for README.md, its picture and data in docs/figures: `figure fig2 cpu`
 
 `--check` writes nothing and fails where a page says something else than the rows.
 """
@@ -33,14 +34,19 @@ from antiphase.paper.claims import verdicts
 from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.study import Answers
+from antiphase.report.figures.paper_figures import FIGURES as PAPER_FIGURES
+from antiphase.report.figures.paper_figures import paper_figure
+from antiphase.report.figures.render import write_figure
 from antiphase.report.numbers import interval_text, value_text
+from antiphase.report.page_parts import Figure
 from antiphase.report.paper_tables import markdown, paper_table
 from benchmarks.replication import LEDGER
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/*.md", "results/replication/*.md")
+FIGURES = ROOT / "docs" / "figures"
 WANTED = re.compile(
-    r"<!-- (finding|value|matrix|table|claims|outcomes|computing) (.*?)\s?-->(.*?)<!-- end -->", re.DOTALL
+    r"<!-- (finding|value|matrix|table|claims|outcomes|computing|figure) (.*?)\s?-->(.*?)<!-- end -->", re.DOTALL
 )
 NOT_YET = "not computed yet"
 UNDECIDED = ("not tested here", "no verdict")
@@ -215,6 +221,25 @@ def computing(source: Source, wanted: str) -> str:
     return "\n" + _rows([["cells", "how many", "processor time"], ["---"] * 3, *body])
 
 
+def figure(source: Source, wanted: str) -> str:
+    """A picture, whose alternative text has the numbers at the ends of its curves; `draw` makes its file."""
+    name, scale = wanted.split()
+    drawn = _figure(source, name, scale)
+    return NOT_YET if drawn is None else f"![{drawn.title}. {drawn.alt}](docs/figures/{drawn.name}.png)"
+
+
+def _figure(source: Source, name: str, scale: str) -> Figure | None:
+    (asked,) = (figure for figure in PAPER_FIGURES if figure.name == name)
+    return paper_figure(asked, {study: source.lines(study, scale) for study in asked.studies})
+
+
+def draw(source: Source, text: str, folder: Path) -> None:
+    """The pictures that a page wants, each with its data."""
+    for kind, wanted, _ in WANTED.findall(text):
+        if kind == "figure" and (drawn := _figure(source, *wanted.split())):
+            write_figure(drawn, folder, forms=("png",))
+
+
 def _rows(rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(text.replace('|', '/') for text in row)} |" for row in rows) + "\n"
 
@@ -227,6 +252,7 @@ WRITERS: dict[str, Callable[[Source, str], str]] = {
     "claims": claims,
     "outcomes": outcomes,
     "computing": computing,
+    "figure": figure,
 }
 
 
@@ -260,10 +286,12 @@ def main() -> None:
     parser.add_argument("--ledger", type=Path, default=LEDGER)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a page and the rows differ")
     asked = parser.parse_args()
-    changed = drifted(Source(Ledger(asked.ledger)))
+    source = Source(Ledger(asked.ledger))
+    changed = drifted(source)
     for page, text in changed.items():
         print(f"{page.relative_to(ROOT)}: {'differs from the rows' if asked.check else 'written'}")
         if not asked.check:
+            draw(source, text, FIGURES)
             files.write_text(page, text)
     raise SystemExit(int(asked.check and bool(changed)))
 

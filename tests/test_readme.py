@@ -180,6 +180,22 @@ def test_make_demo_works_on_a_fresh_clone(tmp_path):
 
 
 @pytest.mark.slow
+def test_the_demo_stays_under_three_minutes_beside_two_busy_processes(tmp_path):
+    """With torch's own number of threads, as a user starts it: they sleep while they wait, and do not spin."""
+    spin = "import torch; torch.set_num_threads(1); a = torch.randn(512, 512)\nwhile True: a @ a"
+    plain = {k: v for k, v in os.environ.items() if not k.startswith("OMP_")}
+    busy = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(2)]
+    try:
+        command = [sys.executable, "-m", "antiphase", "demo"]
+        done = subprocess.run(command, cwd=tmp_path, env=plain, capture_output=True, text=True, timeout=180)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
 def test_the_wheel_in_an_empty_venv_away_from_the_clone_runs_the_demo(wheel, tmp_path):
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"

@@ -91,8 +91,10 @@ def _line(bar: Progress, label: str, total: int, done: int, show: bool) -> Itera
         now = time.monotonic()
         if bar.disable and show and now - max(began, _said[0]) > EVERY:
             _said[0] = now
-            left = (now - began) / max(finished - done, 1) * (total - finished)
-            say(f"{label}: {finished} of {total}, about {duration(left)} left" + (f"; {note}" if note else ""))
+            pace = (
+                f", about {duration((now - began) / new * (total - finished))} left" if (new := finished - done) else ""
+            )
+            say(f"{label}: {finished} of {total}{pace}" + (f"; {note}" if note else ""))
 
     try:
         yield advance

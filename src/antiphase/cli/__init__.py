@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 the run failed (it diverged), 2 the input was refused (one
 
 from __future__ import annotations
 
+import os
 import sys
 
 COMMANDS = {
@@ -62,4 +63,6 @@ def main(argv: list[str]) -> int:
 
 
 def entry() -> None:
+    # Threads that wait for each other sleep; spinning ones are many times slower beside other jobs. Read when torch is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     sys.exit(main(sys.argv[1:]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -47,11 +47,11 @@ def write_figures(folder: Path, figures: Mapping[str, Callable[[], Drawing]]) ->
             plt.close(drawing)
 
 
-def write_figure(figure: Figure, folder: Path) -> None:
+def write_figure(figure: Figure, folder: Path, forms: Sequence[str] = FORMS) -> None:
     """NAME.png and NAME.pdf with all panels at print size, and NAME.csv with what they show."""
     with plt.rc_context(STYLE | PRINT):
         drawing = _whole(figure)
-        for form in FORMS:
+        for form in forms:
             files.write_whole(folder / f"{figure.name}.{form}", partial(_save, drawing, form, None))
         plt.close(drawing)
     write_data(figure, folder)
