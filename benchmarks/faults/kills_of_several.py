@@ -29,7 +29,7 @@ LINES = {  # name -> command, what it needs
     "measure under torchrun": ([*TORCHRUN, *COMMANDS["measure"].argv], ("DiffViT",)),
 }
 TRIALS = 3  # of each
-PATIENCE = 900.0  # seconds; starting several processes takes a while on a busy machine
+PATIENCE = 300.0  # seconds; starting several processes takes a while on a busy machine
 
 
 def trials() -> Iterator[Trial]:
@@ -42,8 +42,11 @@ def _player(name: str, number: int):
     def play(scene: Scene, folder: Path) -> Outcome:
         draw, (seconds, expected) = random.Random(f"{name} {number}"), _reference(scene, name)
         _lay(scene, name, folder)
-        killed = _run(name, folder, kill_after=draw.uniform(0.3, 1.0) * seconds, draw=draw)[0]
-        _, code, out, err = _run(name, folder)
+        try:
+            killed = _run(name, folder, kill_after=draw.uniform(0.3, 1.0) * seconds, draw=draw)[0]
+            _, code, out, err = _run(name, folder)
+        except subprocess.TimeoutExpired as hung:
+            return Outcome("hang", f"no end after {hung.timeout:.0f} s", 1)
         if code != 0:
             return Outcome("lost", f"after a kill: {err.strip()[-300:]}", killed)
         if _result(out) != expected:

@@ -6,6 +6,9 @@ An evaluation is cut into shares of the images. Every process computes its share
 from __future__ import annotations
 
 import os
+import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,9 +20,12 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
+from antiphase import console
 from antiphase.config import InputError
 
 T = TypeVar("T")
+GONE = "torchrun, which started this process, is gone: the same command goes on from what is on disk"
+ANSWERS_WITHIN = 30.0  # seconds, of the store of torchrun
 PATIENCE = timedelta(days=7)  # what one process alone computes may take long; `torchrun` ends all if one is lost
 
 
@@ -114,12 +120,35 @@ def is_main_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+def _end_with_the_launcher() -> None:
+    """`torchrun` ends every process if one is lost. If it is killed itself nobody does, and they would wait for each other.
+
+    Its store is asked for first: `torchrun` may have gone while torch was being loaded.
+    """
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        try:
+            socket.create_connection(address, timeout=ANSWERS_WITHIN).close()
+        except OSError:
+            raise InputError(GONE) from None
+    launcher = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == launcher:
+            time.sleep(1)
+        console.say(GONE)
+        os._exit(1)  # as a kill would: files are whole or absent
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 @contextmanager
 def join(backend: str = "gloo") -> Iterator[World]:
     """The processes that `torchrun` started, or this one alone."""
     if started() == 1:
         yield World()
         return
+    _end_with_the_launcher()
     dist.init_process_group(backend, timeout=PATIENCE if backend == "gloo" else None)
     try:
         yield World(dist.get_rank(), dist.get_world_size())

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from antiphase.measures.alignment import align
 from antiphase.measures.cancellation import cancellation
 from antiphase.measures.correlation import correlation
 from antiphase.measures.lipschitz import l_sample
-from antiphase.processes import World
+from antiphase.processes import GONE, World
 from antiphase.results.shares import whole
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "antiphase"]
@@ -115,9 +116,20 @@ def _rank(process: Path) -> str | None:
     return ranks[0] if ranks and b"antiphase" in command else None
 
 
+def _ranks_of(launcher: int) -> dict[str, int]:
+    """Process numbers by rank."""
+    found = {}
+    for process in (path for path in Path("/proc").iterdir() if path.name.isdecimal()):
+        rank = _rank(process)
+        if rank is not None and int((process / "stat").read_text().split(")")[1].split()[1]) == launcher:
+            found[rank] = int(process.name)
+    return found
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
-def test_a_rank_that_is_killed_midway_costs_the_answer_nothing(copies, cli):
+@pytest.mark.parametrize("victim", ["a rank", "torchrun"])
+def test_what_is_killed_midway_leaves_nobody_waiting_and_costs_the_answer_nothing(victim, copies, cli):
     one, two = copies
     words = ["attack", str(two), *ATTACK, "--steps", "150"]
     started = subprocess.Popen([*TORCHRUN, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -126,11 +138,24 @@ def test_a_rank_that_is_killed_midway_costs_the_answer_nothing(copies, cli):
         assert started.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    children = {int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal() and _rank(path) == "1"}
-    mine = [
-        pid for pid in children if int(Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[1]) == started.pid
-    ]
-    os.kill(mine[0], signal.SIGKILL)
+    ranks = _ranks_of(started.pid)
+    os.kill(ranks["1"] if victim == "a rank" else started.pid, signal.SIGKILL)
     assert started.wait(timeout=120) != 0
+    deadline = time.monotonic() + 30
+    while any(_rank(Path("/proc") / str(pid)) for pid in ranks.values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
     assert not list(two.glob("attacks/*.json"))  # no half answer
     assert per_image(run(*words)) == per_image(json.loads(cli("attack", one, *words[2:])[1]))
+
+
+def test_a_process_whose_torchrun_is_gone_before_they_met_ends_at_once(pair):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    gone = {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    environment = {**os.environ, **gone, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    argv = [sys.executable, "-m", "antiphase", "attack", str(pair[1].folder), *ATTACK]
+    ended = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert ended.stderr.strip().endswith(GONE)
