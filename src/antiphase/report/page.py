@@ -19,7 +19,7 @@ from antiphase.report import theme
 from antiphase.report.figures.contrasts import forest
 from antiphase.report.figures.render import FORMS, svg_of, write_data, write_figure
 from antiphase.report.lens_data import payload, together
-from antiphase.report.page_parts import Figure, Page, Slot, Table, column_groups
+from antiphase.report.page_parts import Figure, Page, Slot, Switch, Table, column_groups
 from antiphase.report.paper_tables import latex, markdown
 from antiphase.report.sentences import MARKS, is_surrogate, reason, sentence, statement
 
@@ -31,8 +31,7 @@ LENS = ("lens_maps.js", "lens_draw.js", "lens_card.js", "lens.js")
 
 def write_page(page: Page, out: Path) -> Path:
     """`out/index.html`, and `out/data/` with a PNG, a PDF and a CSV of each figure and a CSV of each table."""
-    parts = [part for section in page.sections for part in section.parts]
-    names = [part.name for part in parts if not isinstance(part, Slot)]
+    names = [part.name for part in page.parts if not isinstance(part, Slot)]
     if len(names) != len(set(names)):
         raise ValueError(f"two parts of the page share a name: {names}")
     html = _html(page)
@@ -40,7 +39,7 @@ def write_page(page: Page, out: Path) -> Path:
         raise InputError(
             f"the page would take {size / 1e6:.1f} MB, more than {LARGEST / 1e6:.0f}: show fewer images in antiphase look"
         )
-    for part in parts:
+    for part in page.parts:
         if isinstance(part, Figure):
             write_figure(part, out / "data")
         elif isinstance(part, Table):
@@ -79,7 +78,10 @@ def _html(page: Page) -> str:
     places = page.places or {model.name: i for i, model in enumerate(page.models)}
     looks, elsewhere = together(page.looks)
     environment.tests.update(
-        figure=lambda part: isinstance(part, Figure), table=lambda part: isinstance(part, Table), surrogate=is_surrogate
+        figure=lambda part: isinstance(part, Figure),
+        switch=lambda panel: isinstance(panel, Switch),
+        table=lambda part: isinstance(part, Table),
+        surrogate=is_surrogate,
     )
     environment.filters.update(
         svg=lambda panel, wide: Markup(svg_of(panel, wide)),

@@ -46,16 +46,31 @@ class Table:
     data: Mapping[str, Sequence[Any]] | None = None  # the same numbers unrounded, written as CSV
 
 
+@dataclass(frozen=True)
+class Switch:
+    """Two panels in one place of a page: the reader sees the first, until the other is chosen. A file shows both."""
+
+    question: str  # what is chosen, for readers who cannot see it
+    views: Mapping[str, Panel]  # by what the reader chooses
+
+
 @dataclass(frozen=True, kw_only=True)
 class Figure:
     name: str
     title: str
     alt: str  # what there is to see, for readers who cannot see it
-    panels: tuple[Panel, ...]
+    panels: tuple[Panel | Switch, ...]
     data: Mapping[str, Sequence[Any]]  # what is drawn, written as CSV
     note: str = ""
     wide: bool = False  # each panel takes the whole width, for there is much side by side in it
     height: float = 2.45  # of a row of panels in print, in inches
+
+    @property
+    def drawn(self) -> tuple[Panel, ...]:
+        """Every panel, whether or not a page shows it at first."""
+        return tuple(
+            panel for place in self.panels for panel in (place.views.values() if isinstance(place, Switch) else (place,))
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +89,7 @@ class Section:
     parts: tuple[Table | Figure | Slot, ...]
     note: str = ""
     short: str = ""  # in the bar at the top; the title where it is short itself
+    beside: bool = False  # figures stand side by side where there is room
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +102,24 @@ class Model:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeyNumber:
+    """A finding as one number, its interval and one sentence."""
+
+    name: str  # in a word or two
+    value: str
+    interval: str  # with what it rests on
+    sentence: str
+    model: str = ""  # whose colour it carries, if it speaks of one
+
+
+@dataclass(frozen=True, kw_only=True)
 class Page:
     title: str
     lede: str
     headline: str = ""
+    evidence: str = ""  # what the headline rests on, beneath it
+    first_figure: Figure | None = None  # beside the headline
+    key_numbers: tuple[KeyNumber, ...] = ()
     findings: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     models: tuple[Model, ...] = ()
@@ -99,6 +129,11 @@ class Page:
     sections: tuple[Section, ...] = ()
     made: tuple[tuple[str, str], ...] = ()  # where the numbers come from: versions, fingerprints, seeds
     source: str = ""  # the file or folder that everything here was read from
+
+    @property
+    def parts(self) -> tuple[Table | Figure | Slot, ...]:
+        first = () if self.first_figure is None else (self.first_figure,)
+        return (*first, *(part for section in self.sections for part in section.parts))
 
 
 def study_table(

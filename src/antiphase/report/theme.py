@@ -15,6 +15,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P")  # so that a figure can be read without
 OTHERS = ("X", "*", "<", ">", "p", "h", "d", "8")  # of what is no model
 LINES = ("-", "--", "-.", ":", "-", "--")
 DIVERGING = ("#0a4a80", "#6aa5cf", "#f4f4f2", "#e09a66", "#8f3206")  # below zero, zero, above: as in the lens
+LONG_LABEL = 15  # letters of which a legend above a panel holds two side by side, of shorter ones three
 INK, SOFT, AXIS, GRID = "#20242a", "#565c66", "#8a8f98", "#e6e8eb"
 THEMED = {INK: "ink", SOFT: "soft", AXIS: "axis", GRID: "grid", **{c: f"m{i}" for i, c in enumerate(MODELS)}}
 STYLE = {
@@ -73,6 +74,14 @@ def other_look(number: int) -> dict[str, str]:
 def legend(axis: Any, entries: Sequence[tuple[Any, str]], **style: Any) -> None:
     """What is drawn and its name. Given one by one, for matplotlib leaves out a label that begins with an underscore."""
     axis.legend([drawn for drawn, _ in entries], [name for _, name in entries], **{"loc": "best", **style})
+
+
+def legend_above(axis: Any, entries: Sequence[tuple[Any, str]]) -> None:
+    """A legend in a line of its own between the title of a panel and its data, over none of them."""
+    columns = 3 if max(len(name) for _, name in entries) < LONG_LABEL else 2
+    place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2, "borderpad": 0.1}
+    legend(axis, entries, ncols=columns, columnspacing=1.4, **place)
+    axis.set_title(axis.get_title(loc="left"), pad=6 + 15 * -(-len(entries) // columns))
 
 
 def themed(svg: str) -> str:

@@ -75,14 +75,15 @@ def _save(drawing: Drawing, form: str, trim: str | None, path: Path) -> None:
 
 def _whole(figure: Figure) -> Drawing:
     """All panels on a drawing that is as wide as a printed page."""
-    across = 1 if figure.wide else min(len(figure.panels), ACROSS)
-    down = -(-len(figure.panels) // across)
+    panels = figure.drawn
+    across = 1 if figure.wide else min(len(panels), ACROSS)
+    down = -(-len(panels) // across)
     drawing: Drawing
     drawing, axes = plt.subplots(
         down, across, figsize=(PRINT_WIDTH, figure.height * down), squeeze=False, layout="constrained"
     )
-    for axis, panel in zip(axes.flat, figure.panels):
+    for axis, panel in zip(axes.flat, panels):
         panel(axis)
-    for axis in axes.flat[len(figure.panels) :]:
+    for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
     return drawing
