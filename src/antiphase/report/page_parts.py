@@ -69,7 +69,9 @@ class Figure:
     def drawn(self) -> tuple[Panel, ...]:
         """Every panel, whether or not a page shows it at first."""
         return tuple(
-            panel for place in self.panels for panel in (place.views.values() if isinstance(place, Switch) else (place,))
+            panel
+            for place in self.panels
+            for panel in (place.views.values() if isinstance(place, Switch) else (place,))
         )
 
 

@@ -115,7 +115,8 @@ def _success_alt(models: Sequence[AttackedModel]) -> str:
     for name, _, cells in models:
         if cells:
             ends = {
-                round(255 * c["eps"], 6): c["rates"]["asr_correct"]["value"] for c in (cells[len(cells) // 2], cells[-1])
+                round(255 * c["eps"], 6): c["rates"]["asr_correct"]["value"]
+                for c in (cells[len(cells) // 2], cells[-1])
             }
             words = (f"{'undefined' if v is None else f'{100 * v:.0f} %'} at {eps:g}/255" for eps, v in ends.items())
             sentences.append(f"{name}: {', '.join(words)}")
@@ -173,7 +174,9 @@ def _lipschitz_panel(axis: Any, layers: list[LayerValues], relative: bool) -> No
     axis.set_xticks(range(len(layers)), names if few else [str(of.layer) for of in layers])
     axis.set_ylim(bottom=0)
     axis.set_ylabel("‖change of map‖ / (‖noise‖ ‖map‖)" if relative else "‖change of map‖ / ‖noise‖")
-    axis.set_title("how far a map moves, relative to its size" if relative else "how far a map moves, whatever its size")
+    axis.set_title(
+        "how far a map moves, relative to its size" if relative else "how far a map moves, whatever its size"
+    )
     if not few:
         axis.set_xlabel("layer")
         legend_above(axis, list({of.place: (box, brief(of.model)) for box, of in zip(drawn, layers)}.values()))
@@ -265,5 +268,6 @@ def _cosine_panel(axis: Any, pairs: Pairs) -> None:
     axis.set_ylabel("(image, head) pairs")
     axis.set_title(f"do the branches of {brief(pairs.model)} react against each other?")
     axis.margins(y=0.2)  # for the words
+    axis.locator_params(axis="x", nbins=6)
     axis.grid(axis="x", visible=False)
     legend_above(axis, entries)

@@ -48,9 +48,8 @@ def number_axis(axis: Any, values: Iterable[float]) -> None:
 
 def boxes(axis: Any, values: Sequence[Sequence[float]], at: Sequence[float], colour: str, width: float = 0.5) -> Any:
     """One box per entry of `values`: quartiles and median, no outliers; returns the first, for a legend."""
-    drawn = axis.boxplot(
-        values, positions=at, widths=width, patch_artist=True, showfliers=False, medianprops={"color": INK}
-    )
+    lines = {f"{part}props": {"color": INK} for part in ("median", "whisker", "cap")}
+    drawn = axis.boxplot(values, positions=at, widths=width, patch_artist=True, showfliers=False, **lines)
     for box in drawn["boxes"]:
         box.set(facecolor=colour, alpha=0.5, edgecolor=colour)
     axis.grid(axis="x", visible=False)

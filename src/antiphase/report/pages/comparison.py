@@ -17,13 +17,13 @@ from antiphase.report.numbers import interval_of, number, percent
 from antiphase.report.page_parts import Column, Figure, Model, Page, Section, Slot, Table, Value
 from antiphase.report.pages.cards import accuracy, command
 from antiphase.report.pages.key_numbers import key_numbers
-from antiphase.report.sentences import caveats, comparison_headline
+from antiphase.report.sentences import capital, caveats, comparison_headline
 from antiphase.report.words import detail_words
 from antiphase.results.comparison_rule import is_significant
 
 Row = dict[str, Any]
 NEEDS = ("models", "paired", "config", "data", "differences", "denominators", "environment")
-RATES = {"robust_accuracy": "robust acc.", "asr_change": "asr_change", "asr_correct": "asr_correct"}
+RATES = {"robust_accuracy": "robust", "asr_correct": "fooled, correct", "asr_change": "fooled, all"}
 
 
 def comparison_page(comparison: Row, source: str = "comparison.json") -> Page:
@@ -68,7 +68,7 @@ def _card(model: Row, n: int) -> Model:
     trained = model["epochs"]
     facts = [
         ("parameters", Value(f"{model['parameters']:,}")),
-        (f"clean accuracy (n = {n} attacked)", Value(percent(clean), interval_of(clean))),
+        ("clean accuracy, attacked images", Value(percent(clean), f"{interval_of(clean)}, n = {n}")),
         *(
             [
                 (
@@ -80,7 +80,7 @@ def _card(model: Row, n: int) -> Model:
             else []
         ),
         (
-            f"{'' if trained else 'zero-shot '}test accuracy (n = {model['test_images']})",
+            f"{'' if trained else 'zero-shot '}test accuracy",
             accuracy(model["test_accuracy"], model["test_images"]),
         ),
         *(
@@ -126,15 +126,15 @@ def _attack_table(c: Row) -> Table:
                 Value(f"{test['p_holm']:.2g}", strong=strong),
             )
         )
-    meanings = " ".join(f"{name} {meaning}." for name, meaning in c["denominators"].items())
+    meanings = " ".join(f"{capital(title)}: {c['denominators'][name]}." for name, title in RATES.items())
     return Table(
         name="attack-rates",
         title="Rates and paired tests",
         columns=tuple(columns),
         rows=tuple(rows),
-        note=f"{meanings} The last columns count, of the images that both models classify correctly, those that at least one "
-        "start breaks for each model; McNemar's test, Holm-corrected over the budgets. An image that is wrong from the start is "
-        "pushed deeper into its wrong class by this attack, so it says little about robustness.",
+        note=f"{meanings} A run is one random start. The last columns count, of the images that both models classify correctly, "
+        "those that at least one start breaks for each model; McNemar's test, Holm-corrected over the budgets. An image that is "
+        "wrong from the start is pushed deeper into its wrong class by this attack, so it says little about robustness.",
         data=_attack_data(c),
     )
 
@@ -171,9 +171,7 @@ def _inside(c: Row) -> Section:
     )
     tables = (_sensitivity_table(c), *([_alignment_table(c)] if cosines else []))
     figures = (sensitivity, *([cosines] if cosines else []))
-    return Section(
-        name="inside", title="Inside the attention", short="Inside", parts=(*figures, *tables), beside=True
-    )
+    return Section(name="inside", title="Inside the attention", short="Inside", parts=(*figures, *tables), beside=True)
 
 
 SENSITIVITY = {"relative_max": "relative to the map", "max": "absolute", "per_head_max": "absolute, per head"}

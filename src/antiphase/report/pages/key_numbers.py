@@ -11,7 +11,7 @@ from antiphase.measures.questions import Rows
 from antiphase.measures.stats import Array, clustered_rate, geometric_interval, over, paired_counts, sign_of
 from antiphase.paper.series import negative
 from antiphase.report.figures.models import relative_sensitivity
-from antiphase.report.numbers import number, scaled, value_text
+from antiphase.report.numbers import interval_text, number, value_text
 from antiphase.report.page_parts import KeyNumber
 from antiphase.results.comparison_rule import is_significant, largest_gap
 
@@ -42,7 +42,7 @@ def _fooled(comparison: Row) -> KeyNumber:
     return KeyNumber(
         name="Fooled",
         value=value_text(value, "points"),
-        interval=_range(difference["interval"], "points", f"{test['n']} images"),
+        interval=_interval(difference["interval"], "points", f"{test['n']} images"),
         sentence=sentence,
         model=model,
     )
@@ -62,7 +62,7 @@ def _sensitive(comparison: Row) -> KeyNumber:
     return KeyNumber(
         name="Sensitive",
         value=f"{number(ratio['value'])} ×",
-        interval=_range(ratio["interval"], "", f"{ratio['n']} images"),
+        interval=_interval(ratio["interval"], "", f"{ratio['n']} images"),
         sentence=sentence,
         model={1: second, -1: first, None: ""}[sign],
     )
@@ -86,14 +86,11 @@ def _opposed(model: Row) -> KeyNumber:
     return KeyNumber(
         name="Opposed",
         value=value_text(share["value"], "%"),
-        interval=_range(share["interval"], "%", f"{share['n']} of {pairs} pairs decided"),
+        interval=_interval(share["interval"], "%", f"{share['n']} of {pairs} pairs decided"),
         sentence=f"In {model['name']} the two branches {prevails}.",
         model=model["name"],
     )
 
 
-def _range(interval: list[float] | None, unit: str, basis: str) -> str:
-    if interval is None:
-        return basis
-    low, high = (f"{scaled(end, unit):{'+' if unit == 'points' else ''}.1f}" if unit else number(end) for end in interval)
-    return f"95 % interval {low} to {high} · {basis}"
+def _interval(interval: list[float] | None, unit: str, basis: str) -> str:
+    return basis if interval is None else f"95 % {interval_text(interval, unit)} · {basis}"
