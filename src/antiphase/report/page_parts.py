@@ -11,7 +11,7 @@ from typing import Any
 
 from antiphase.measures.stats import Verdict
 from antiphase.report.numbers import columns_of
-from antiphase.report.words import reading_words
+from antiphase.report.words import label_words, reading_words
 
 Panel = Callable[[Any], None]  # draws on one pair of axes
 
@@ -57,13 +57,14 @@ class Switch:
 @dataclass(frozen=True, kw_only=True)
 class Figure:
     name: str
-    title: str
+    title: str = ""  # none where the section's own title says it
     alt: str  # what there is to see, for readers who cannot see it
     panels: tuple[Panel | Switch, ...]
     data: Mapping[str, Sequence[Any]]  # what is drawn, written as CSV
     note: str = ""
     wide: bool = False  # each panel takes the whole width, for there is much side by side in it
     height: float = 2.45  # of a row of panels in print, in inches
+    heights: tuple[float, ...] = ()  # of each panel on a page, where they are not alike; rows in print follow them
 
     @property
     def drawn(self) -> tuple[Panel, ...]:
@@ -85,10 +86,17 @@ class Slot:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Commands:
+    """What has not been computed, a line each: what it is, and the command that computes it."""
+
+    lines: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Section:
     name: str
     title: str
-    parts: tuple[Table | Figure | Slot, ...]
+    parts: tuple[Table | Figure | Slot | Commands, ...]
     note: str = ""
     short: str = ""  # in the bar at the top; the title where it is short itself
     beside: bool = False  # figures stand side by side where there is room
@@ -133,7 +141,8 @@ class Page:
     source: str = ""  # the file or folder that everything here was read from
 
     @property
-    def parts(self) -> tuple[Table | Figure | Slot, ...]:
+    def parts(self) -> tuple[Table | Figure | Slot | Commands, ...]:
+        """Everything below the bar, the first figure first."""
         first = () if self.first_figure is None else (self.first_figure,)
         return (*first, *(part for section in self.sections for part in section.parts))
 
@@ -155,7 +164,7 @@ def study_table(
         remark = line["note"] if has_result else ""
         rows.append(
             (
-                label,
+                label_words(label),
                 reference,
                 Value(ours, strong=has_result),
                 reading_words(line["reading"]),

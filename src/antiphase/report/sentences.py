@@ -150,8 +150,8 @@ def _layer_alignment(model: Row, layer: int, row: Row) -> list[str]:
         f"In {where} the input gradients of the two branches point against each other for {with_interval(row['negative'])} of "
         f"(image, head) pairs whose sign is decided; {percent(row['undecided'], 0)} of {row['images']} images x "
         f"{row['heads']} heads are not.",
-        f"There the subtraction makes the map {row['amplification']:.2f} times as sensitive as A1 alone: {row['energy']:.2f} from "
-        f"adding a second branch at a right angle, times {row['angle']:.2f} from the angle between them{_third(row)}.",
+        f"There the subtraction makes the map {row['amplification']:.2f} times as sensitive as A1 alone: {row['energy']:.2f} "
+        f"from adding a second branch at a right angle, times {row['angle']:.2f} from the angle between them{_third(row)}.",
     ]
 
 
@@ -217,7 +217,12 @@ def statement(verdict: Verdict) -> str:
 def reason(verdict: Verdict) -> str:
     """Why it was decided so; of a long list of what is missing the first entry and how many there are besides."""
     first, *more = verdict.why.split("; ")
-    return f"{first}, and {len(more)} more" if len(more) > 1 else verdict.why
+    if len(more) < 2:
+        return verdict.why
+    rest = (
+        f"){more[-1].rpartition(')')[2]}" if first.count("(") > first.count(")") else ""
+    )  # the list stood in brackets
+    return f"{first}, and {len(more)} more{rest}"
 
 
 def sentence(verdict: Verdict) -> str:
@@ -246,6 +251,13 @@ def contrast_words(contrast: Contrast) -> str:
     if contrast.interval is not None:
         text += f" {interval_text(contrast.interval, contrast.unit)}"
     return f"{text} for {contrast.name}{n}"
+
+
+def contrast_parts(contrast: Contrast) -> tuple[str, str]:
+    """The same in two columns under a unit that stands elsewhere: its number with its interval, and what it is about."""
+    text = value_text(contrast.value, contrast.unit).removesuffix(f" {contrast.unit}")
+    interval = "" if contrast.interval is None else f" {interval_text(contrast.interval, contrast.unit)}"
+    return f"{text}{interval}", contrast.name + (f" (n = {contrast.n:,})" if contrast.n else "")
 
 
 def _bearing(verdict: Verdict) -> Contrast | None:

@@ -9,13 +9,15 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from matplotlib import rcParams
+
 MODELS = ("#0b6aa8", "#c2490a", "#00795a", "#9a4f8f", "#8a6d00", "#4d5a68")  # light theme; at least 4.5 : 1 on white
 MODELS_DARK = ("#5cb3f0", "#ff8f4d", "#3fcf9f", "#e08fd0", "#e5c242", "#a9b4c0")
 MARKERS = ("o", "s", "^", "D", "v", "P")  # so that a figure can be read without any colour
 OTHERS = ("X", "*", "<", ">", "p", "h", "d", "8")  # of what is no model
 LINES = ("-", "--", "-.", ":", "-", "--")
+CONTROL_MARKS = {"control: untrained": "v", "control: shuffled": "D", "control: pseudo": "X"}  # hollow
 DIVERGING = ("#0a4a80", "#6aa5cf", "#f4f4f2", "#e09a66", "#8f3206")  # below zero, zero, above: as in the lens
-LONG_LABEL = 15  # letters of which a legend above a panel holds two side by side, of shorter ones three
 INK, SOFT, AXIS, GRID = "#20242a", "#565c66", "#8a8f98", "#e6e8eb"
 THEMED = {INK: "ink", SOFT: "soft", AXIS: "axis", GRID: "grid", **{c: f"m{i}" for i, c in enumerate(MODELS)}}
 STYLE = {
@@ -76,12 +78,35 @@ def legend(axis: Any, entries: Sequence[tuple[Any, str]], **style: Any) -> None:
     axis.legend([drawn for drawn, _ in entries], [name for _, name in entries], **{"loc": "best", **style})
 
 
-def legend_above(axis: Any, entries: Sequence[tuple[Any, str]]) -> None:
-    """A legend in a line of its own between the title of a panel and its data, over none of them."""
-    columns = 3 if max(len(name) for _, name in entries) < LONG_LABEL else 2
-    place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2, "borderpad": 0.1}
-    legend(axis, entries, ncols=columns, columnspacing=1.4, **place)
-    axis.set_title(axis.get_title(loc="left"), pad=6 + 15 * -(-len(entries) // columns))
+LEGEND_ROW = 1.6  # height of a row of a legend, in its letters
+LEGEND_WIDTH = 62  # letters that fit above a panel of usual width
+
+
+def letter(kind: str) -> float:
+    """Points of the letters of a kind of text (`xtick.labelsize`); matplotlib's own default is a word."""
+    size = rcParams[kind]
+    return float(size if isinstance(size, float | int) else rcParams["font.size"])
+
+
+def _columns(names: Sequence[str], width: int) -> int:
+    return max(1, min(len(names), width // (max(map(len, names), default=0) + 7)))
+
+
+def legend_rows(names: Sequence[str], width: int = LEGEND_WIDTH) -> int:
+    """How many rows a legend of these names takes above an axis."""
+    return -(-len(names) // _columns(names, width))
+
+
+def legend_above(axis: Any, entries: Sequence[tuple[Any, str]], title: str, width: int = LEGEND_WIDTH) -> None:
+    """The title of an axis, and the legend in rows between the two: it never lies over data."""
+    names = [name for _, name in entries]
+    columns, rows = _columns(names, width), legend_rows(names, width)
+    axis.set_title(title, pad=6 + LEGEND_ROW * letter("legend.fontsize") * rows)
+    if entries:
+        row = {"borderpad": 0.2, "borderaxespad": 0.2, "labelspacing": 0.3, "columnspacing": 1.4, "handletextpad": 0.5}
+        by_row = [entries[i] for column in range(columns) for i in range(column, len(entries), columns)]
+        place = {"loc": "lower left", "bbox_to_anchor": (-0.01, 1), "ncols": columns}
+        legend(axis, by_row, **place, **row, handlelength=2.4)
 
 
 def themed(svg: str) -> str:

@@ -100,13 +100,12 @@ def _success_panel(axis: Any, models: Sequence[AttackedModel], rate: str, within
         if points:
             entries.append((curve(axis, points, **look_of(place)), brief(name)))
             budgets |= {x for x, *_ in points}
-    axis.set_title(RATES[rate])
     axis.set_xlabel(f"budget ε ({within}, in 255ths of a pixel's range)")
     axis.set_ylabel("predictions changed (%)")
     axis.set_ylim(-2, 102)
+    legend_above(axis, entries, RATES[rate])
     if entries:
         number_axis(axis, budgets)
-        legend_above(axis, entries)
 
 
 def _success_alt(models: Sequence[AttackedModel]) -> str:
@@ -132,7 +131,7 @@ def sensitivity_figure(name: str, title: str, models: Sequence[MeasuredModel], n
     """
     relative = [of for model in models for of in _layers(model, relative_sensitivity(model.lipschitz))]
     absolute = [of for model in models for of in _layers(model, Rows(model.lipschitz["rows"]).numbers("max"))]
-    means = "; ".join(f"{of.model} layer {of.layer}: {np.mean(of.values):.3f}" for of in relative if of.values)
+    means = "; ".join(f"{of.model} layer {of.layer}: {np.mean(of.values):.3f}" for of in relative)
     views = {
         "relative": partial(_lipschitz_panel, layers=relative, relative=True),
         "absolute": partial(_lipschitz_panel, layers=absolute, relative=False),
@@ -148,7 +147,7 @@ def sensitivity_figure(name: str, title: str, models: Sequence[MeasuredModel], n
 
 
 def relative_sensitivity(lipschitz: Row) -> Array:
-    """Of a sampled local Lipschitz measure, one number per row: the largest ratio over the draws, divided by the size of the map."""
+    """Of a sampled local Lipschitz measure, one number per row: the largest ratio over the draws, over the size of the map."""
     rows = Rows(lipschitz["rows"])
     return over(rows.numbers("max"), rows.numbers("size"))
 
@@ -159,6 +158,7 @@ def _layers(model: MeasuredModel, column: Array) -> list[LayerValues]:
     return [
         LayerValues(model.name, model.place, number, values)
         for number, values in enumerate(by_layer(rows, "value").values(), start=1)
+        if values
     ]
 
 
@@ -174,12 +174,12 @@ def _lipschitz_panel(axis: Any, layers: list[LayerValues], relative: bool) -> No
     axis.set_xticks(range(len(layers)), names if few else [str(of.layer) for of in layers])
     axis.set_ylim(bottom=0)
     axis.set_ylabel("‖change of map‖ / (‖noise‖ ‖map‖)" if relative else "‖change of map‖ / ‖noise‖")
-    axis.set_title(
-        "how far a map moves, relative to its size" if relative else "how far a map moves, whatever its size"
+    entries = {} if few else {of.place: (box, brief(of.model)) for box, of in zip(drawn, layers)}
+    legend_above(
+        axis, list(entries.values()), f"how far a map moves, {'relative to' if relative else 'whatever'} its size"
     )
     if not few:
         axis.set_xlabel("layer")
-        legend_above(axis, list({of.place: (box, brief(of.model)) for box, of in zip(drawn, layers)}.values()))
 
 
 # ------------------------------------------------------------------------------------------------- cosines
@@ -266,8 +266,7 @@ def _cosine_panel(axis: Any, pairs: Pairs) -> None:
         )
     axis.set_xlabel("cosine between the input gradients of A1 and A2")
     axis.set_ylabel("(image, head) pairs")
-    axis.set_title(f"do the branches of {brief(pairs.model)} react against each other?")
     axis.margins(y=0.2)  # for the words
     axis.locator_params(axis="x", nbins=6)
     axis.grid(axis="x", visible=False)
-    legend_above(axis, entries)
+    legend_above(axis, entries, f"do the branches of {brief(pairs.model)} react against each other?")

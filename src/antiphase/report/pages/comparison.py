@@ -252,8 +252,8 @@ def _alignment_table(c: Row) -> Table:
             )
             for name, i, pairs, row in rows
         ),
-        note="Opposed: of the pairs whose sign is decided. Amplified: A1 − λA2 is more sensitive than A1 alone; by what factor, on "
-        "average, and how much of it is the energy that a second branch at a right angle adds, and the angle between the two.",
+        note="Opposed: of the pairs whose sign is decided. Amplified: A1 − λA2 is more sensitive than A1 alone; by what factor "
+        "on average, and how much of it is the energy that a second branch at a right angle adds, and the angle between the two.",
         data={
             "model": [name for name, *_ in rows],
             "layer": [i for _, i, *_ in rows],

@@ -9,7 +9,7 @@ const theme = (() => {
 
   const isDark = () => !printing && (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
   const tell = () => {
-    [button.firstElementChild.textContent, button.lastElementChild.textContent] = isDark() ? ["☀", "Light"] : ["☾", "Dark"];
+    button.textContent = isDark() ? "☀ Light" : "☾ Dark";
     button.setAttribute("aria-label", isDark() ? "Change to the light theme" : "Change to the dark theme");
     listeners.forEach((listener) => listener());
   };
