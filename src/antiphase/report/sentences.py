@@ -123,11 +123,11 @@ def _alignment(model: Row) -> list[str]:
     return [
         sentence
         for i, row in enumerate(model["alignment"]["layers"])
-        for sentence in (*_layer_alignment(model, i, row), *_controls(model["alignment"]["controls"], i))
+        for sentence in (*_layer_alignment(model, i, row), *_controls(model, i))
     ]
 
 
-def _controls(controls: Row, layer: int) -> list[str]:
+def _controls(model: Row, layer: int) -> list[str]:
     """The same share where nothing was learned or nothing belongs together; layers are matched by their place."""
     words = {
         "untrained": "before training",
@@ -136,10 +136,11 @@ def _controls(controls: Row, layer: int) -> list[str]:
     }
     shares = [
         f"{percent(layers[layer]['negative'])} {words[name]}"
-        for name, layers in controls.items()
+        for name, layers in model["alignment"]["controls"].items()
         if layer < len(layers)
     ]
-    return [f"By comparison, branches point against each other for {', '.join(shares)}."] if shares else []
+    where = f"layer {layer + 1} of {model['name']}"
+    return [f"The controls of {where}: opposed are {', '.join(shares)}."] if shares else []
 
 
 def _layer_alignment(model: Row, layer: int, row: Row) -> list[str]:
@@ -150,7 +151,7 @@ def _layer_alignment(model: Row, layer: int, row: Row) -> list[str]:
         f"In {where} the input gradients of the two branches point against each other for {with_interval(row['negative'])} of "
         f"(image, head) pairs whose sign is decided; {percent(row['undecided'], 0)} of {row['images']} images x "
         f"{row['heads']} heads are not.",
-        f"There the subtraction makes the map {row['amplification']:.2f} times as sensitive as A1 alone: {row['energy']:.2f} "
+        f"In {where} the subtraction makes the map {row['amplification']:.2f} times as sensitive as A1 alone: {row['energy']:.2f} "
         f"from adding a second branch at a right angle, times {row['angle']:.2f} from the angle between them{_third(row)}.",
     ]
 

@@ -5,6 +5,7 @@ A figure is drawn in the colours of the light theme. Inside a page each becomes 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -113,4 +114,8 @@ def themed(svg: str) -> str:
     """The colours of an SVG as variables of the page, and no names in it that a second one could repeat."""
     for hex_colour, variable in THEMED.items():
         svg = svg.replace(hex_colour, f"var(--{variable})")
-    return re.sub(r'(<g) id="[^"]*"', r"\1", svg)
+    svg = re.sub(r'(<g) id="[^"]*"', r"\1", svg)
+    own = hashlib.sha256(svg.encode()).hexdigest()[
+        :8
+    ]  # clip paths and hatches: one that is hidden would hide what it clips
+    return re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{own}-", svg)
