@@ -42,6 +42,7 @@ class Table:
     folded: bool = False  # shown when the reader asks for it
     starts: tuple[int, ...] = ()  # rows with which a block begins: a rule stands above each
     note: str = ""
+    command: str = ""  # that fills what is missing, after the note
     failed: tuple[str, ...] = ()  # cells that have no number, each with its error
     data: Mapping[str, Sequence[Any]] | None = None  # the same numbers unrounded, written as CSV
 

@@ -254,11 +254,10 @@ def contrast_words(contrast: Contrast) -> str:
     return f"{text} for {contrast.name}{n}"
 
 
-def contrast_parts(contrast: Contrast) -> tuple[str, str]:
-    """The same in two columns under a unit that stands elsewhere: its number with its interval, and what it is about."""
+def number_words(contrast: Contrast) -> str:
+    """Its value and interval alone, where the unit stands elsewhere."""
     text = value_text(contrast.value, contrast.unit).removesuffix(f" {contrast.unit}")
-    interval = "" if contrast.interval is None else f" {interval_text(contrast.interval, contrast.unit)}"
-    return f"{text}{interval}", contrast.name + (f" (n = {contrast.n:,})" if contrast.n else "")
+    return text if contrast.interval is None else f"{text} {interval_text(contrast.interval, contrast.unit)}"
 
 
 def _bearing(verdict: Verdict) -> Contrast | None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from matplotlib import rcParams
+from matplotlib.transforms import ScaledTranslation
 
 MODELS = ("#0b6aa8", "#c2490a", "#00795a", "#9a4f8f", "#8a6d00", "#4d5a68")  # light theme; at least 4.5 : 1 on white
 MODELS_DARK = ("#5cb3f0", "#ff8f4d", "#3fcf9f", "#e08fd0", "#e5c242", "#a9b4c0")
@@ -90,7 +91,9 @@ def letter(kind: str) -> float:
 
 
 def _columns(names: Sequence[str], width: int) -> int:
-    return max(1, min(len(names), width // (max(map(len, names), default=0) + 7)))
+    if sum(len(name) + 7 for name in names) <= width:
+        return max(1, len(names))
+    return max(1, width // (max(map(len, names)) + 7))
 
 
 def legend_rows(names: Sequence[str], width: int = LEGEND_WIDTH) -> int:
@@ -98,15 +101,23 @@ def legend_rows(names: Sequence[str], width: int = LEGEND_WIDTH) -> int:
     return -(-len(names) // _columns(names, width))
 
 
-def legend_above(axis: Any, entries: Sequence[tuple[Any, str]], title: str, width: int = LEGEND_WIDTH) -> None:
-    """The title of an axis, and the legend in rows between the two: it never lies over data."""
+def legend_above(
+    axis: Any, entries: Sequence[tuple[Any, str]], title: str, width: int = LEGEND_WIDTH, left: float = 0.0
+) -> None:
+    """The title of an axis, and the legend in rows between the two: never over data. Both begin `left` points before the axis."""
     names = [name for _, name in entries]
     columns, rows = _columns(names, width), legend_rows(names, width)
-    axis.set_title(title, pad=6 + LEGEND_ROW * letter("legend.fontsize") * rows)
+    above = 6 + LEGEND_ROW * letter("legend.fontsize") * rows
+    if left:
+        at = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
+        axis.annotate(title, (0, 1), (-left, above), fontsize=letter("axes.titlesize"), color=INK, **at)
+    else:
+        axis.set_title(title, pad=above)
+    beside = axis.transAxes + ScaledTranslation(-left / 72, 0, axis.figure.dpi_scale_trans)
     if entries:
         row = {"borderpad": 0.2, "borderaxespad": 0.2, "labelspacing": 0.3, "columnspacing": 1.4, "handletextpad": 0.5}
         by_row = [entries[i] for column in range(columns) for i in range(column, len(entries), columns)]
-        place = {"loc": "lower left", "bbox_to_anchor": (-0.01, 1), "ncols": columns}
+        place = {"loc": "lower left", "bbox_to_anchor": (-0.01, 1), "bbox_transform": beside, "ncols": columns}
         legend(axis, by_row, **place, **row, handlelength=2.4)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from antiphase.paper.titles import DATA_NAMES
 
@@ -95,3 +96,9 @@ def axis_words(axis: str) -> str:
 def label_words(label: str) -> str:
     """A label, a title or a reason as it is read: data sets and controls by their names, Greek letters, a minus between two."""
     return _KEY.sub(lambda key: KEYS[key[1]], label).replace(" - ", " − ")
+
+
+def told_apart(names: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
+    """Of names in parts: the parts that all of them have, and what is left of each."""
+    common = [part for part in names[0] if all(part in name for name in names)]
+    return common, [", ".join(part for part in name if part not in common) for name in names]

@@ -6,7 +6,8 @@ from html import escape
 
 from antiphase.measures.stats import Contrast, Verdict
 from antiphase.report.numbers import scaled
-from antiphase.report.sentences import contrast_parts, contrast_words
+from antiphase.report.sentences import contrast_words, number_words
+from antiphase.report.words import told_apart
 
 WIDTH, ROW, AXIS = 320, 20, 18  # of a drawing, a line and the axis beneath them
 PAD = 14
@@ -30,19 +31,23 @@ def _one(contrasts: list[Contrast], unit: str) -> str:
         return float(round(WIDTH / 2 + scale * value, 1))
 
     zero = f'<line class="zero" x1="{at(0)}" x2="{at(0)}" y1="0" y2="{ROW}"/>'
+    common, names = told_apart([contrast.name.split(", ") for contrast in contrasts])
     lines = []
-    for contrast in contrasts:
+    for contrast, name in zip(contrasts, names):
         marks = f'<circle cx="{at(scaled(contrast.value or 0.0, unit))}" cy="{ROW / 2}" r="4.5"/>'
         if contrast.interval is not None:
             low, high = (at(scaled(end, unit)) for end in contrast.interval)
             marks = f'<line class="range" x1="{low}" x2="{high}" y1="{ROW / 2}" y2="{ROW / 2}"/>{marks}'
         label = escape(contrast_words(contrast), quote=True)
         drawing = f'<svg class="forest" role="img" aria-label="{label}" viewBox="0 0 {WIDTH} {ROW}">{zero}{marks}</svg>'
-        number, name = (escape(words) for words in contrast_parts(contrast))
-        lines.append(f'<li>{drawing}<span class="number">{number}</span><span>{name}</span></li>')
+        about = escape(name) + (f" <small>n\u00a0=\u00a0{contrast.n:,}</small>" if contrast.n else "")
+        lines.append(
+            f'<li>{drawing}<span class="number">{escape(number_words(contrast))}</span><span>{about}</span></li>'
+        )
     texts = ""
     for value, x, anchor in ((-reach / 1.05, PAD, "start"), (0.0, at(0), "middle"), (reach / 1.05, WIDTH - PAD, "end")):
         tick = f"{value:+.2g}" if value else f"0 {unit}".strip()
         texts += f'<text x="{x}" y="{AXIS - 4}" text-anchor="{anchor}">{escape(tick)}</text>'
     axis = f'<li aria-hidden="true"><svg class="forest" viewBox="0 0 {WIDTH} {AXIS}">{texts}</svg></li>'
-    return f'<ol class="contrasts">{"".join(lines)}{axis}</ol>'
+    heading = f'<p class="about">{escape(", ".join(common))}</p>' if common else ""
+    return f'{heading}<ol class="contrasts">{"".join(lines)}{axis}</ol>'

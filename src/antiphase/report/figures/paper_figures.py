@@ -100,7 +100,7 @@ def _note(lines: Sequence[Row]) -> str:
 
 
 def _span(numbers: Sequence[int]) -> str:
-    return f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+    return " to ".join(f"{n:,}" for n in dict.fromkeys((numbers[0], numbers[-1])))
 
 
 def _where(lines: Iterable[Row], reading: str, axis: str, models: Iterable[str]) -> list[Row]:
@@ -176,8 +176,8 @@ def _curve_part(title: str, xlabel: str, lines: Sequence[Row], **more: Any) -> P
 
 def _figure2(lines: Lines) -> list[Part]:
     return [
-        _curve_part(f"({letter}) {what}", xlabel, _where(lines[study], "asr_change", axis, models))
-        for letter, study, what, xlabel, axis, models in (
+        _curve_part(f"({panel}) {what}", xlabel, _where(lines[study], "asr_change", axis, models))
+        for panel, study, what, xlabel, axis, models in (
             ("a", "fig2a", "PGD, ViT and DiffViT of depth 1", EPS, "eps", VITS),
             ("b", "fig2b", "PGD, CLIP and DiffCLIP", EPS, "eps", CLIPS),
             ("c", "fig2c", "patches, ViT and DiffViT of depth 1", PATCH, "patch", VITS),
@@ -319,7 +319,7 @@ def _figure4(lines: Lines) -> list[Part]:
         measured = _slots(boxes)  # lambda is known as soon as a model is trained
         lambdas = _where(lines[study], "lambda", "layer", models)
         lambdas = [line for line in lambdas if (_group(line), line["x"]) in measured]
-        title = f"({letter}) {' and '.join(models)}: sensitivity of each layer's map, over images"
+        title = f"({panel}) {' and '.join(models)}: sensitivity of each layer's map, over images"
         parts.append(
             Part(
                 partial(_box_panel, boxes=boxes, lambdas=lambdas, title=title),

@@ -7,7 +7,7 @@ Units decide what is multiplied by 100: shares and their differences, and nothin
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from textwrap import fill
 from typing import Any
@@ -16,22 +16,23 @@ from antiphase.report.figures.series import apart, curve, number_axis
 from antiphase.report.numbers import scaled
 from antiphase.report.page_parts import Figure, Panel, columns_of_lines
 from antiphase.report.theme import CONTROL_MARKS, INK, SOFT, legend_above, legend_rows, letter, look_of, other_look
-from antiphase.report.words import axis_words, detail_words, label_words, reading_words
+from antiphase.report.words import axis_words, detail_words, label_words, reading_words, told_apart
 
 Row = Mapping[str, Any]  # a line of a study (paper/study.py)
 Places = Mapping[str, int]  # the models of the page, whose colours are theirs here too
 Sized = tuple[Panel, float]  # a panel, and its height on a page in inches
 PLAIN = "all else as usual"  # the name of a series that differs from the others in nothing but its number
 PAPER = "the paper's number"
-WIDE = 58  # letters of a title on one line
+WIDE, LABEL = 58, 30  # letters of a title and of a row on one line
+LETTER = 0.56  # width of a letter, of its height
 FURTHER = ((1, 1.4), (6, 1.4, 1, 1.4), (9, 2))  # dashes that tell further series of one model apart from its first
 MOST, MOST_CURVES = 8, 8  # panels, and curves in one of them; the table has every line
-CURVES, FRAME, ROW, LEGEND = (
-    3.3,
-    0.95,
-    0.36,
-    0.2,
-)  # inches: axes with curves, around dots, a row of dots, a row of a legend
+CURVES, FRAME, LEGEND = 3.3, 0.95, 0.2  # inches: axes with curves, what is around dots, a row of a legend
+TEXT, DOT, GAP = (
+    0.14,
+    0.1,
+    0.1,
+)  # inches: a row of dots for each line of its words or each of its dots, and between rows
 COLUMNS = ("label", "model", "axis", "x", "reading", "value", "interval", "n", "seeds", "reference")
 
 
@@ -59,15 +60,10 @@ def _grouped(lines: Sequence[Row], keys: Sequence[str]) -> list[list[Row]]:
     return list(groups.values())
 
 
-def _told_apart(names: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
-    """The parts that all names have, and what is left of each, in words."""
-    common = [part for part in names[0] if all(part in name for name in names)]
-    return common, [label_words(", ".join(part for part in name if part not in common)) for name in names]
-
-
-def _title(line: Row, common: Sequence[str]) -> str:
-    words = reading_words(line["reading"])
-    return fill(": ".join(filter(None, [words, label_words(", ".join(common))])), WIDE)
+def _title(line: Row, common: Iterable[str]) -> str:
+    """The reading in words, and what all lines of the panel have in common; no line ends within a difference or a budget."""
+    words = ": ".join(filter(None, [reading_words(line["reading"]), label_words(", ".join(filter(None, common)))]))
+    return fill(words.replace(" − ", "\u00a0−\u00a0").replace("ε ", "ε\u00a0"), WIDE)
 
 
 # ------------------------------------------------------------------------------------------------- curves
@@ -95,8 +91,8 @@ def _series(lines: Sequence[Row]) -> list[list[Row]]:
 
 
 def _curve_names(lines: Sequence[Row]) -> tuple[list[str], list[str]]:
-    common, names = _told_apart([of[0]["series"].split(", ") for of in _series(lines)])
-    return common, [name or PLAIN for name in names] if len(names) > 1 else []
+    common, names = told_apart([of[0]["series"].split(", ") for of in _series(lines)])
+    return common, [label_words(name) or PLAIN for name in names] if len(names) > 1 else []
 
 
 def _curves(axis: Any, lines: Sequence[Row], places: Places) -> None:
@@ -136,7 +132,9 @@ def _dot_panels(lines: Sequence[Row], places: Places) -> list[Sized]:
 
 def _height(lines: Sequence[Row]) -> float:
     _, rows = _dot_rows(lines)
-    return FRAME + ROW * len(rows) + LEGEND * legend_rows(list(dict.fromkeys(map(_kind, lines))))
+    kinds = list(dict.fromkeys(map(_kind, lines)))
+    text, dots = max(name.count("\n") + 1 for name in rows), max(map(len, rows.values()))
+    return FRAME + (GAP + max(TEXT * text, DOT * dots)) * len(rows) + LEGEND * legend_rows(kinds) * (len(kinds) > 1)
 
 
 def _parts(line: Row) -> list[str]:
@@ -151,29 +149,26 @@ def _control(line: Row) -> str:
 
 def _kind(line: Row) -> str:
     """What its mark says."""
-    return detail_words(_control(line)) or str(line["model"])
+    return detail_words(_control(line)).removeprefix("control: ") or str(line["model"])
 
 
 def _dot_rows(lines: Sequence[Row]) -> tuple[list[str], dict[str, list[Row]]]:
     """What all labels have in common; the lines of each row by the rest of their labels."""
-    common, names = _told_apart([_parts(line) for line in lines])
+    common, names = told_apart([_parts(line) for line in lines])
     rows: dict[str, list[Row]] = {}
     for name, line in zip(names, lines):
-        rows.setdefault(name, []).append(line)
+        rows.setdefault(fill(label_words(name), LABEL), []).append(line)
     return common, rows
 
 
 def _dots(axis: Any, lines: Sequence[Row], places: Places) -> None:
-    """A row of dots below the words that it is about, each with its interval."""
+    """A row of dots beside the words that it is about, each with its interval."""
     unit = lines[0]["unit"]
     common, rows = _dot_rows(lines)
     entries: dict[str, Any] = {}
-    for y, (name, row) in enumerate(rows.items()):
-        axis.text(
-            0, y - 0.24, name, transform=axis.get_yaxis_transform(), va="bottom", fontsize=letter("legend.fontsize")
-        )
+    for y, row in enumerate(rows.values()):
         for number, line in enumerate(row):
-            at = y + 0.12 * (number - (len(row) - 1) / 2)
+            at = y + 0.6 * ((number + 0.5) / len(row) - 0.5)
             style, ends = _dot_style(line, places), _ends(line)
             if ends is not None:
                 axis.plot(ends, [at, at], color=style["color"], linewidth=1 if _control(line) else 2)
@@ -182,17 +177,19 @@ def _dots(axis: Any, lines: Sequence[Row], places: Places) -> None:
             if isinstance(line["reference"], float):
                 hollow = {"marker": "o", "color": INK, "markerfacecolor": "none", "markersize": 8, "linestyle": ""}
                 entries[PAPER] = axis.plot(scaled(line["reference"], unit), at, **hollow)[0]
-    axis.set_ylim(len(rows) - 0.6, -0.85)
-    axis.set_yticks([])
-    axis.spines["left"].set_visible(False)
+    axis.set_ylim(len(rows) - 0.5, -0.5)
+    points = letter("legend.fontsize")
+    axis.set_yticks(range(len(rows)), rows, fontsize=points)
+    axis.tick_params(axis="y", length=0)
+    axis.grid(axis="y", visible=False)
     if unit == "%":
         axis.set_xlim(0, 102)
     axis.axvline(0, color=SOFT, linewidth=0.8)
     axis.set_xlabel(unit)
-    named = [(mark, name) for name, mark in entries.items() if name]
-    legend_above(
-        axis, named if len(entries) > 1 else [], _title(lines[0], [*([] if len(entries) > 1 else entries), *common])
-    )
+    several = len(entries) > 1
+    named = [(mark, name) for name, mark in entries.items() if name and several]
+    words = max(len(part) for name in rows for part in name.split("\n"))
+    legend_above(axis, named, _title(lines[0], [*([] if several else entries), *common]), left=LETTER * points * words)
 
 
 def _dot_style(line: Row, places: Places) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A ledger of studies as a page: verdicts, then the studies that were run in the order of the paper, then commands for the rest."""
+"""A ledger of studies as a page: verdicts, then what was run in the order of the paper, then commands for the rest."""
 
 from __future__ import annotations
 
@@ -132,12 +132,6 @@ class Shown:
     damaged: str = ""
 
     @property
-    def note(self) -> str:
-        if self.done == self.cells:
-            return ""
-        return f"{self.done} of {self.cells} cells are there; this does the rest: {self.command}"
-
-    @property
     def empty(self) -> bool:
         return (
             not self.failed
@@ -147,8 +141,7 @@ class Shown:
 
     @property
     def heading(self) -> str:
-        words = label_words(self.title)
-        return words[:1].upper() + words[1:]
+        return _capital(label_words(self.title))
 
     @property
     def rest(self) -> Table | Slot:
@@ -156,13 +149,16 @@ class Shown:
         name = self.study.name
         if self.damaged:
             return Slot(study=self.heading, command=self.command, why=self.damaged)
-        title = f"{self.heading}: all {len(self.lines)} lines"
-        return study_table(name, title, self.lines, note=self.note, failed=self.failed, folded=True)
+        title = f"{self.heading}: all lines"
+        table = study_table(name, title, self.lines, failed=self.failed, folded=True)
+        if self.done == self.cells:
+            return table
+        return replace(table, note=f"{self.done} of {self.cells} cells are there. The rest:", command=self.command)
 
     @property
     def missing(self) -> Missing:
         """One line of the list of what was not run."""
-        return self.heading + (f" ({self.done} of {self.cells} cells are there)" if self.done else ""), self.command
+        return self.heading + (f" ({self.done} of {self.cells} cells)" if self.done else ""), self.command
 
 
 def _sections(grid: Grid, answers: Answers, folder: Path) -> tuple[list[Section], list[Missing]]:
@@ -223,14 +219,23 @@ def _figure_section(figure: PaperFigure, there: list[Shown]) -> Section | None:
     drawn = paper_figure(figure, {one.study.name: one.lines for one in there})
     if drawn is None and not any(one.failed or one.damaged for one in there):
         return None
-    caption = "; ".join(one.heading.replace("Figure ", "") for one in there if one.lines)
-    parts = [
-        *([] if drawn is None else [replace(drawn, note=f"{caption}. {drawn.note}")]),
-        *(one.rest for one in there),
-    ]
+    caption = _capital("; ".join(_panel(figure, one) + one.heading.partition(": ")[2] for one in there if one.lines))
+    best = [] if drawn is None else [replace(drawn, title="", note=f"{caption}. {drawn.note}")]
     note = label_words(" ".join(one.study.question for one in there))
+    parts = (*best, *(one.rest for one in there))
     short = figure.title.partition(":")[0]
-    return Section(name=f"study-{figure.name}", title=figure.title, note=note, parts=tuple(parts), short=short)
+    return Section(name=f"study-{figure.name}", title=figure.title, note=note, parts=parts, short=short)
+
+
+def _capital(words: str) -> str:
+    """With a capital letter where it begins with a word, and not with λ."""
+    return words[:1].upper() + words[1:] if words[:1].isascii() else words
+
+
+def _panel(figure: PaperFigure, of: Shown) -> str:
+    """The letter of a study that is one panel of a figure: fig2c is (c)."""
+    letter = of.study.name.removeprefix(figure.name)
+    return f"({letter}) " if len(letter) == 1 else ""
 
 
 def _section(of: Shown, grid: Grid, answers: Answers) -> Section | None:
