@@ -1,6 +1,7 @@
 """The page in a real browser: it opens without errors, the lens follows clicks, keys and links, and it is accessible."""
 
 import copy
+import itertools
 import re
 from dataclasses import replace
 
@@ -12,7 +13,9 @@ from antiphase.measures.stats import Contrast, Verdict
 from antiphase.report.page import write_page
 from antiphase.report.page_parts import Page, Section, Slot, study_table
 from antiphase.report.pages.comparison import comparison_page
+from antiphase.report.pages.key_numbers import key_numbers
 from antiphase.report.sentences import headline
+from antiphase.report.theme import MODELS
 from tests.conftest import violations
 from tests.packed_looks import read_look
 
@@ -38,6 +41,85 @@ def test_the_page_opens_without_errors_fits_the_screen_and_passes_axe(
     assert len(image.getcolors(maxcolors=10**6)) > 200
     corner = image.getpixel((2, 400))
     assert (max(corner) < 40) == (scheme == "dark")
+
+
+def box(tab, selector):
+    return tab.locator(selector).bounding_box()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_headline_figure_and_cards_are_the_first_screen_of_a_wide_window(visit, page, scheme):
+    tab = visit(page, width=1280, height=800, scheme=scheme)
+    headline, figure, cards = (box(tab, selector) for selector in ("#headline", "#attack-success", ".key-numbers"))
+    assert headline["x"] + headline["width"] <= figure["x"]  # side by side
+    assert figure["y"] <= headline["y"] < headline["y"] + headline["height"] <= figure["y"] + figure["height"]
+    assert figure["y"] + figure["height"] <= cards["y"]
+    assert cards["y"] + cards["height"] <= 800
+
+
+def test_on_a_phone_headline_figure_and_cards_follow_each_other_and_nothing_scrolls_sideways(visit, page):
+    tab = visit(page, width=390, height=844)
+    places = [box(tab, selector) for selector in ("#headline", "#attack-success", ".key-numbers", ".cards", "#lens")]
+    for above, below in itertools.pairwise(places):
+        assert above["y"] + above["height"] <= below["y"]
+    for selector in ("#headline", "#attack-success", ".key-number", ".bar", "#cosines .panels", "#sensitivity .panels"):
+        for part in tab.locator(selector).all():
+            place = part.bounding_box()
+            assert place["x"] >= 0
+            assert place["x"] + place["width"] <= 390
+    for part in tab.locator(".bar :is(a, summary, button)").all():
+        if part.is_visible():
+            place = part.bounding_box()
+            assert place["x"] + place["width"] <= 390
+    assert tab.evaluate("document.documentElement.scrollWidth") == 390
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_three_cards_give_one_number_each(visit, page, comparison, width):
+    tab = visit(page, width=width)
+    cards = tab.locator(".key-number")
+    assert cards.locator("h2").all_inner_texts() == ["Fooled", "Sensitive", "Opposed"]
+    values = cards.locator(".value").all_inner_texts()
+    assert len(values) == 3
+    assert all(len(re.findall(r"[\d.]+", value)) == 1 for value in values)
+    assert values == [card.value for card in key_numbers(comparison)]
+
+
+def test_relative_sensitivity_is_seen_until_absolute_is_chosen_by_click_or_key(visit, page, comparison):
+    tab = visit(page)
+    first, second = (tab.locator("#sensitivity .panels > div").nth(i) for i in range(2))
+    for side in comparison["models"]:
+        (layer,) = side["lipschitz"]["layers"]
+        assert f"mean {layer['relative_max']:.3g}" in first.text_content()
+        assert f"mean {layer['max']:.3g}" in second.text_content()
+    assert (first.is_visible(), second.is_visible()) == (True, False)
+    tab.locator("#sensitivity").get_by_text("absolute", exact=True).click()
+    assert (first.is_visible(), second.is_visible()) == (False, True)
+    tab.keyboard.press("ArrowLeft")
+    assert (first.is_visible(), second.is_visible()) == (True, False)
+
+
+def test_either_view_of_a_figure_shows_its_curves_in_the_colours_of_the_models(visit, page, tmp_path):
+    """matplotlib names clip paths by their shape, so that views share names; what a hidden one clips would be hidden too."""
+    tab, shot = visit(page), tmp_path / "figure.png"
+    for view in ("correct images", "all images"):
+        tab.locator("#attack-success").get_by_text(view, exact=True).click()
+        tab.locator("#attack-success .panels").screenshot(path=shot)
+        image = np.asarray(Image.open(shot).convert("RGB")).astype(int)
+        for colour in MODELS[:2]:
+            wanted = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
+            assert (np.abs(image - wanted).sum(axis=2) < 40).sum() > 500, (view, colour)  # a legend alone has some 100
+
+
+def test_undecided_pairs_are_hatched_in_ink_of_the_theme(visit, page, comparison):
+    undecided = comparison["models"][1]["alignment"]["layers"][0]["undecided"]["hits"]
+    for scheme in ("light", "dark"):
+        tab = visit(page, scheme=scheme)
+        figure = tab.locator("#cosines")
+        assert f"undecided ({undecided} pairs)" in figure.locator("svg").text_content()
+        assert f"{undecided} are undecided" in figure.locator(".panels").get_attribute("aria-label")
+        assert figure.locator("svg pattern").count() > 0
+        assert "var(--soft)" in figure.locator("svg pattern path").first.get_attribute("style")
 
 
 def test_a_click_chooses_the_query_and_the_address_follows(visit, page):

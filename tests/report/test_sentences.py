@@ -1,37 +1,24 @@
 """Sentences say what the rows say: the findings of a comparison, and the verdicts on claims."""
 
 import copy
+import re
 from dataclasses import replace
 from typing import get_args
 
 from antiphase.measures.stats import Contrast, Verdict
 from antiphase.paper.verdict_rule import Outcome
-from antiphase.report.sentences import MARKS, OUTCOMES, contrast_words, findings, headline, reason, sentence, statement
-
-
-def swapped(comparison):
-    """The two models' rows change places; their names stay."""
-    other = copy.deepcopy(comparison)
-    names = [side["name"] for side in other["models"]]
-    other["models"].reverse()
-    for side, name in zip(other["models"], names):
-        side["name"] = name
-    for row in other["paired"]:
-        for test in (row["all"], row["both_right"]):
-            test["only_first"], test["only_second"] = test["only_second"], test["only_first"]
-            test["first"], test["second"] = test["second"], test["first"]
-    return other
-
-
-def decided(comparison, loser):
-    """The same rows with one model fooled far more often at every budget."""
-    rows = copy.deepcopy(comparison)
-    more, less = {"first": 60, "only_first": 30}, {"second": 32, "only_second": 2}
-    if loser == 1:
-        more, less = {"second": 60, "only_second": 30}, {"first": 32, "only_first": 2}
-    for row in rows["paired"]:
-        row["both_right"].update(more, **less, p_holm=1e-5)
-    return rows
+from antiphase.report.sentences import (
+    MARKS,
+    OUTCOMES,
+    comparison_headline,
+    contrast_words,
+    findings,
+    headline,
+    reason,
+    sentence,
+    statement,
+)
+from tests.report.changed_comparisons import decided, swapped
 
 
 def test_swapping_the_rows_changes_the_headline(comparison):
@@ -52,10 +39,10 @@ def test_the_headline_admits_when_nothing_differs_or_the_sign_changes(comparison
     even = copy.deepcopy(comparison)
     for row in even["paired"]:
         row["both_right"]["p_holm"] = 0.4
-    assert findings(even)[0].startswith("no difference in robustness between ViT and DiffViT could be shown")
+    assert findings(even)[0].startswith("No difference in robustness between ViT and DiffViT could be shown")
     mixed = decided(comparison, 1)
     mixed["paired"][0]["both_right"].update(only_first=30, only_second=2)
-    assert findings(mixed)[0].startswith("neither is the more robust")
+    assert findings(mixed)[0].startswith("Neither ViT nor DiffViT is the more robust")
 
 
 def test_no_verdict_is_given_on_weak_models_or_at_a_scale_without_verdicts(comparison):
@@ -64,6 +51,23 @@ def test_no_verdict_is_given_on_weak_models_or_at_a_scale_without_verdicts(compa
     assert findings(weak)[0].startswith("No verdict: ViT stayed below 50 % test accuracy")
     weak["config"]["accuracy_floor"] = None
     assert findings(weak)[0].startswith("No verdict: this scale is for tests; what the numbers say: DiffViT")
+
+
+def test_the_headline_in_two_sentences_says_what_it_says_in_one(comparison):
+    for rows in (decided(comparison, 1), comparison):
+        words = comparison_headline(rows)
+        assert words.first_sentence.rstrip(".") in str(words)
+        assert words.second_sentence[1:] in str(words)
+    rows = decided(comparison, 1)
+    rows["config"]["accuracy_floor"] = None
+    words = comparison_headline(rows)
+    assert words.first_sentence == "No verdict: this scale is for tests."
+    assert words.second_sentence.startswith("What the numbers say: DiffViT is easier to fool than ViT")
+
+
+def test_no_finding_carries_more_than_a_handful_of_numbers(comparison):
+    for finding in findings(decided(comparison, 1))[1:]:
+        assert len(re.findall(r"(?<![\w/])\d+(?:\.\d+)?(?![\w/])", finding)) <= 8, finding
 
 
 def contrast(value, low, high, name="DiffViT − ViT", **more):

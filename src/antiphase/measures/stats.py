@@ -64,10 +64,18 @@ def rate(flags: Any, where: Any = True) -> Rate:
     hits, n = int((flags & chosen).sum()), int(chosen.sum())
     if n == 0 or flags.ndim == 1:
         return Rate(hits, n, n)
-    size = chosen.sum(axis=1)
+    return clustered_rate((flags & chosen).sum(axis=1), chosen.sum(axis=1))
+
+
+def clustered_rate(hits_of: Any, size: Any) -> Rate:
+    """The same from counts, (n,) each: how often a flag holds among the trials of each image, and how many trials it has."""
+    hits_of, size = (np.asarray(counts, dtype=np.float64) for counts in (hits_of, size))
+    hits, n = int(hits_of.sum()), int(size.sum())
+    if n == 0:
+        return Rate(hits, n, n)
     images = int((size > 0).sum())
     p = hits / n
-    spread = float((((flags & chosen).sum(axis=1) - p * size) ** 2).sum())  # of a ratio estimator, clusters of any size
+    spread = float(((hits_of - p * size) ** 2).sum())  # of a ratio estimator, clusters of any size
     variance = spread * images / max(images - 1, 1) / n**2
     effective = p * (1 - p) / variance if variance > 0 else images
     return Rate(hits, n, float(np.clip(effective, 1, images)))  # capped: near 0 or 1 the variance itself is noisy
@@ -83,16 +91,20 @@ def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> dict[str, An
 
 
 def paired_rates(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> dict[str, Any]:
-    """Difference first - second of two rates on the same images, with a 95 % interval.
+    """Difference first - second of two rates on the same images, with a 95 % interval (`paired_counts`)."""
+    only_first, only_second = int((first & ~second).sum()), int((~first & second).sum())
+    return paired_counts(int((first & second).sum()), only_first, only_second, len(first))
+
+
+def paired_counts(both: int, only_first: int, only_second: int, n: int) -> dict[str, Any]:
+    """The same from counts of n images: those where both flags hold, and those where only one of them does.
 
     Newcombe's interval (1998, method 10): the two Wilson intervals, joined by the correlation of the pairs, which is shrunk
     where it is positive. It is not degenerate where the two never differ.
     """
-    n = len(first)
     if not n:
         return {"value": None, "interval": None, "n": 0}
-    both, neither = int((first & second).sum()), int((~first & ~second).sum())
-    only_first, only_second = int((first & ~second).sum()), int((~first & second).sum())
+    neither = n - both - only_first - only_second
     p, q = (both + only_first) / n, (both + only_second) / n
     excess = both * neither - only_first * only_second
     shrunk = max(excess - n / 2, 0.0) if excess > 0 else float(excess)

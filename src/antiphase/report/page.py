@@ -19,20 +19,20 @@ from antiphase.report import theme
 from antiphase.report.figures.contrasts import forest
 from antiphase.report.figures.render import FORMS, svg_of, write_data, write_figure
 from antiphase.report.lens_data import payload, together
-from antiphase.report.page_parts import Figure, Page, Slot, Table, column_groups
+from antiphase.report.page_parts import Commands, Figure, Page, Switch, Table, column_groups
 from antiphase.report.paper_tables import latex, markdown
 from antiphase.report.sentences import MARKS, is_surrogate, reason, sentence, statement
 
 LINES = "\n\t"  # of the characters that are no print, those that a page may hold
 LARGEST = 25_000_000  # bytes of a page that a browser on a small machine still opens
 MATRIX_FORMS = {"md": "Markdown", "tex": "LaTeX", "html": "HTML"}
+SCRIPTS = ("theme.js", "menu.js")
 LENS = ("lens_maps.js", "lens_draw.js", "lens_card.js", "lens.js")
 
 
 def write_page(page: Page, out: Path) -> Path:
     """`out/index.html`, and `out/data/` with a PNG, a PDF and a CSV of each figure and a CSV of each table."""
-    parts = [part for section in page.sections for part in section.parts]
-    names = [part.name for part in parts if not isinstance(part, Slot)]
+    names = [part.name for part in page.parts if isinstance(part, Figure | Table)]
     if len(names) != len(set(names)):
         raise ValueError(f"two parts of the page share a name: {names}")
     html = _html(page)
@@ -40,7 +40,7 @@ def write_page(page: Page, out: Path) -> Path:
         raise InputError(
             f"the page would take {size / 1e6:.1f} MB, more than {LARGEST / 1e6:.0f}: show fewer images in antiphase look"
         )
-    for part in parts:
+    for part in page.parts:
         if isinstance(part, Figure):
             write_figure(part, out / "data")
         elif isinstance(part, Table):
@@ -79,10 +79,14 @@ def _html(page: Page) -> str:
     places = page.places or {model.name: i for i, model in enumerate(page.models)}
     looks, elsewhere = together(page.looks)
     environment.tests.update(
-        figure=lambda part: isinstance(part, Figure), table=lambda part: isinstance(part, Table), surrogate=is_surrogate
+        figure=lambda part: isinstance(part, Figure),
+        switch=lambda panel: isinstance(panel, Switch),
+        table=lambda part: isinstance(part, Table),
+        commands=lambda part: isinstance(part, Commands),
+        surrogate=is_surrogate,
     )
     environment.filters.update(
-        svg=lambda panel, wide: Markup(svg_of(panel, wide)),
+        svg=lambda panel, wide, height: Markup(svg_of(panel, wide, height)),
         forest=lambda verdict: Markup(forest(verdict)),
         sentence=sentence,
         statement=statement,
@@ -90,6 +94,7 @@ def _html(page: Page) -> str:
     )
     return environment.get_template("page.html").render(
         page=page,
+        links=_links(page),
         places=places,
         marks=MARKS,
         forms=FORMS,
@@ -103,8 +108,20 @@ def _html(page: Page) -> str:
         dark=list(enumerate(theme.MODELS_DARK)),
         inks={name: colour for colour, name in theme.THEMED.items() if not name.startswith("m")},
         style=Markup(_asset("page.css")),
-        script=Markup("\n".join(_asset(name) for name in ("theme.js", *(LENS if looks else ())))),
+        script=Markup("\n".join(_asset(name) for name in (*SCRIPTS, *(LENS if looks else ())))),
     )
+
+
+def _links(page: Page) -> list[dict[str, Any]]:
+    """What the bar leads to: the name of a place, its title, and what it is called where there is room for few letters."""
+    told = page.headline or page.findings or page.verdicts
+    words = "Verdicts" if page.verdicts else "Findings"
+    links = [("findings", words, words)] * bool(told) + [("lens", "The lens", "Lens")] * bool(
+        page.looks or page.no_lens
+    )
+    links += [(section.name, section.title, section.short or section.title) for section in page.sections]
+    links.append(("made", "How this was made", "How this was made"))
+    return [{"name": name, "title": title, "short": short, "letters": len(short) + 2} for name, title, short in links]
 
 
 def _json(value: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from antiphase.measures.stats import Verdict
 from antiphase.report.numbers import columns_of
-from antiphase.report.words import reading_words
+from antiphase.report.words import label_words, reading_words
 
 Panel = Callable[[Any], None]  # draws on one pair of axes
 
@@ -42,20 +42,39 @@ class Table:
     folded: bool = False  # shown when the reader asks for it
     starts: tuple[int, ...] = ()  # rows with which a block begins: a rule stands above each
     note: str = ""
+    command: str = ""  # that fills what is missing, after the note
     failed: tuple[str, ...] = ()  # cells that have no number, each with its error
     data: Mapping[str, Sequence[Any]] | None = None  # the same numbers unrounded, written as CSV
+
+
+@dataclass(frozen=True)
+class Switch:
+    """Two panels in one place of a page: the reader sees the first, until the other is chosen. A file shows both."""
+
+    question: str  # what is chosen, for readers who cannot see it
+    views: Mapping[str, Panel]  # by what the reader chooses
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
     name: str
-    title: str
+    title: str = ""  # none where the section's own title says it
     alt: str  # what there is to see, for readers who cannot see it
-    panels: tuple[Panel, ...]
+    panels: tuple[Panel | Switch, ...]
     data: Mapping[str, Sequence[Any]]  # what is drawn, written as CSV
     note: str = ""
     wide: bool = False  # each panel takes the whole width, for there is much side by side in it
     height: float = 2.45  # of a row of panels in print, in inches
+    heights: tuple[float, ...] = ()  # of each panel on a page, where they are not alike; rows in print follow them
+
+    @property
+    def drawn(self) -> tuple[Panel, ...]:
+        """Every panel, whether or not a page shows it at first."""
+        return tuple(
+            panel
+            for place in self.panels
+            for panel in (place.views.values() if isinstance(place, Switch) else (place,))
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +87,20 @@ class Slot:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Commands:
+    """What has not been computed, a line each: what it is, and the command that computes it."""
+
+    lines: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Section:
     name: str
     title: str
-    parts: tuple[Table | Figure | Slot, ...]
+    parts: tuple[Table | Figure | Slot | Commands, ...]
     note: str = ""
     short: str = ""  # in the bar at the top; the title where it is short itself
+    beside: bool = False  # figures stand side by side where there is room
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +113,24 @@ class Model:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeyNumber:
+    """A finding as one number, its interval and one sentence."""
+
+    name: str  # in a word or two
+    value: str
+    interval: str  # with what it rests on
+    sentence: str
+    model: str = ""  # whose colour it carries, if it speaks of one
+
+
+@dataclass(frozen=True, kw_only=True)
 class Page:
     title: str
     lede: str
     headline: str = ""
+    evidence: str = ""  # what the headline rests on, beneath it
+    first_figure: Figure | None = None  # beside the headline
+    key_numbers: tuple[KeyNumber, ...] = ()
     findings: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     models: tuple[Model, ...] = ()
@@ -99,6 +140,12 @@ class Page:
     sections: tuple[Section, ...] = ()
     made: tuple[tuple[str, str], ...] = ()  # where the numbers come from: versions, fingerprints, seeds
     source: str = ""  # the file or folder that everything here was read from
+
+    @property
+    def parts(self) -> tuple[Table | Figure | Slot | Commands, ...]:
+        """Everything below the bar, the first figure first."""
+        first = () if self.first_figure is None else (self.first_figure,)
+        return (*first, *(part for section in self.sections for part in section.parts))
 
 
 def study_table(
@@ -118,7 +165,7 @@ def study_table(
         remark = line["note"] if has_result else ""
         rows.append(
             (
-                label,
+                label_words(label),
                 reference,
                 Value(ours, strong=has_result),
                 reading_words(line["reading"]),

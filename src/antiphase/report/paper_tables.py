@@ -151,7 +151,7 @@ def _note(lines: Sequence[Row]) -> str:
     clean = [line for line in there if line["reading"] in ACCURACY[:1]]
     attacked = [line for line in there if line["reading"] in SUCCESS]
     counted = [
-        f"{what} on {listed(sorted({line['n'] for line in of}))} images"
+        f"{what} on {listed(f'{n:,}' for n in sorted({line['n'] for line in of}))} images"
         for what, of in (("test accuracy", clean), ("attacks", attacked))
         if of
     ]

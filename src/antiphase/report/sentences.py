@@ -7,13 +7,13 @@ Every number and every direction is read from the rows. What a verdict is was de
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from antiphase.config import Budget
 from antiphase.measures.stats import Contrast, Verdict
 from antiphase.paper.verdict_rule import Outcome
 from antiphase.report.numbers import interval_text, percent, value_text, with_interval
-from antiphase.results.comparison_rule import LEVEL, decide, withheld
+from antiphase.results.comparison_rule import LEVEL, decide, largest_gap, withheld
 
 Row = dict[str, Any]
 MARKS: dict[Outcome, str] = {
@@ -29,17 +29,48 @@ WORDS = {"no verdict": "without a verdict"}
 
 
 # ------------------------------------------------------------------------------------------------- a comparison
+class Headline(NamedTuple):
+    """Which of two models is easier to fool, if that can be said, and what it rests on."""
+
+    claim: str
+    evidence: str
+    where: str = ""  # the budgets, where the claim is about some of them
+    withheld: str = ""  # why the claim is no verdict, if so
+
+    def __str__(self) -> str:
+        words = f"{self.claim}{f' ({self.where})' if self.where else ''}: {self.evidence}."
+        return f"No verdict: {self.withheld}; what the numbers say: {words}" if self.withheld else words
+
+    @property
+    def first_sentence(self) -> str:
+        return f"No verdict: {self.withheld}." if self.withheld else f"{self.claim}."
+
+    @property
+    def second_sentence(self) -> str:
+        if self.withheld:
+            return f"What the numbers say: {self._replace(withheld='')}"
+        return f"{capital(self.evidence)}."
+
+
 def findings(comparison: Row) -> list[str]:
-    """The headline first: which of the two is easier to fool, where, and how sure that is."""
+    """For a reader of plain text. The headline first, then clean accuracy, what the branches do, sensitivity, and caveats."""
     models = comparison["models"]
     return [
-        _headline(comparison),
+        str(comparison_headline(comparison)),
         "Clean accuracy on the attacked images is "
         + " and ".join(f"{with_interval(_clean(model))} for {model['name']}" for model in models)
         + f" (n = {comparison['data']['n']}).",
         *(sentence for model in models if model["alignment"] for sentence in _alignment(model)),
         _lipschitz(models),
-        *([f"They also differ in {'; '.join(comparison['differences'])}."] if comparison["differences"] else []),
+        *caveats(comparison),
+    ]
+
+
+def caveats(comparison: Row) -> list[str]:
+    """What else differs between the two models, and what the intervals do not cover."""
+    differences = comparison["differences"]
+    return [
+        *([f"They also differ in {'; '.join(differences)}."] if differences else []),
         "Each model was trained once: intervals and tests cover the choice of images, not the choice of a training seed.",
     ]
 
@@ -49,49 +80,54 @@ def _clean(model: Row) -> Row:
     return rate
 
 
-def _headline(comparison: Row) -> str:
-    words, obstacle = _robustness(comparison), withheld(comparison)
-    return words if obstacle is None else f"No verdict: {obstacle}; what the numbers say: {words}"
+def comparison_headline(comparison: Row) -> Headline:
+    """A verdict that is withheld says so first."""
+    return _robustness(comparison)._replace(withheld=withheld(comparison) or "")
 
 
-def _robustness(comparison: Row) -> str:
+def _robustness(comparison: Row) -> Headline:
     verdict = decide(comparison)
     first, second = (model["name"] for model in comparison["models"])
     budgets = len(comparison["paired"])
     if verdict.outcome == "not comparable":
-        return "no image is classified correctly by both models, so their robustness cannot be compared."
+        return Headline(
+            f"The robustness of {first} and {second} cannot be compared",
+            "no image is classified correctly by both",
+        )
     if verdict.outcome == "no difference shown":
-        return (
-            f"no difference in robustness between {first} and {second} could be shown at any of {budgets} budgets "
-            f"({verdict.why})."
+        return Headline(
+            f"No difference in robustness between {first} and {second} could be shown",
+            f"the two were tested at {budgets} budget{'s' * (budgets > 1)} ({verdict.why})",
         )
     by_sign = [[c.name for c in verdict.contrasts if ((c.value or 0) > 0) == sign] for sign in (True, False)]
     if verdict.outcome == "neither is more robust":
-        return (
-            f"neither is the more robust: {first} is easier to fool at {', '.join(by_sign[0])}, "
-            f"{second} at {', '.join(by_sign[1])} ({verdict.why}, p < {LEVEL:g})."
+        return Headline(
+            f"Neither {first} nor {second} is the more robust",
+            f"at {', '.join(by_sign[0])} {first} is easier to fool, at {', '.join(by_sign[1])} {second} ({verdict.why}, "
+            f"p < {LEVEL:g})",
         )
     weaker, other = (first, second) if verdict.outcome == "first is easier to fool" else (second, first)
-    largest = max(verdict.contrasts, key=lambda c: abs(c.value or 0))
-    test = next(row["both_right"] for row in comparison["paired"] if str(Budget(row["eps"])) == largest.name)
+    gap = largest_gap(comparison)
+    test = gap["both_right"]
     fooled = sorted((test[key] / test["n"] for key in ("first", "second")), reverse=True)
-    return (
-        f"{weaker} is easier to fool than {other} at {len(verdict.contrasts)} of {budgets} budgets "
-        f"({', '.join(c.name for c in verdict.contrasts)}): at {largest.name} PGD breaks {100 * fooled[0]:.1f} % of its images "
-        f"against {100 * fooled[1]:.1f} % ({verdict.why}, p = {test['p_holm']:.2g})."
+    return Headline(
+        f"{weaker} is easier to fool than {other} at {len(verdict.contrasts)} of {budgets} budgets",
+        f"at {Budget(gap['eps'])} PGD breaks {100 * fooled[0]:.1f} % of its images against {100 * fooled[1]:.1f} % "
+        f"({verdict.why}, p = {test['p_holm']:.2g})",
+        where=", ".join(c.name for c in verdict.contrasts),
     )
 
 
 def _alignment(model: Row) -> list[str]:
-    """One sentence per layer."""
-    cell = model["alignment"]
+    """For each layer: how many pairs are opposed, what that does to the map, and the same share in the controls."""
     return [
-        _layer_alignment(model["name"], i, row, model["lipschitz"]["eps"]) + _controls(cell["controls"], i - 1)
-        for i, row in enumerate(cell["layers"], start=1)
+        sentence
+        for i, row in enumerate(model["alignment"]["layers"])
+        for sentence in (*_layer_alignment(model, i, row), *_controls(model, i))
     ]
 
 
-def _controls(controls: Row, layer: int) -> str:
+def _controls(model: Row, layer: int) -> list[str]:
     """The same share where nothing was learned or nothing belongs together; layers are matched by their place."""
     words = {
         "untrained": "before training",
@@ -100,26 +136,24 @@ def _controls(controls: Row, layer: int) -> str:
     }
     shares = [
         f"{percent(layers[layer]['negative'])} {words[name]}"
-        for name, layers in controls.items()
+        for name, layers in model["alignment"]["controls"].items()
         if layer < len(layers)
     ]
-    return f" By comparison, the share is {', '.join(shares)}." if shares else ""
+    where = f"layer {layer + 1} of {model['name']}"
+    return [f"The controls of {where}: opposed are {', '.join(shares)}."] if shares else []
 
 
-def _layer_alignment(name: str, number: int, row: Row, eps: float) -> str:
-    where = (
-        f"Layer {number} of {name}, {row['images']} images x {row['heads']} heads (noise within {Budget(eps)} added)"
-    )
+def _layer_alignment(model: Row, layer: int, row: Row) -> list[str]:
+    where = f"layer {layer + 1} of {model['name']}"
     if row["cos"] is None:
-        return f"{where}: a branch is dead everywhere, so there is no alignment to speak of."
-    return (
-        f"{where}: the input gradients of the two branches point against each other for {with_interval(row['negative'])} "
-        f"of the pairs whose sign {row['probes']:.0f} probes decide ({percent(row['undecided'], 0)} stay undecided; mean cosine "
-        f"{row['cos']:+.2f}). The subtraction makes the map more sensitive than A1 alone for "
-        f"{with_interval(row['amplifying'])}, on average by {row['amplification']:.2f}: {row['energy']:.2f} from adding a second "
-        f"branch at a right angle, times {row['angle']:.2f} from the angle between them{_third(row)} (lambda = "
-        f"{row['lambda']:.2f})."
-    )
+        return [f"In {where} a branch is dead everywhere, so there is no alignment to speak of."]
+    return [
+        f"In {where} the input gradients of the two branches point against each other for {with_interval(row['negative'])} of "
+        f"(image, head) pairs whose sign is decided; {percent(row['undecided'], 0)} of {row['images']} images x "
+        f"{row['heads']} heads are not.",
+        f"In {where} the subtraction makes the map {row['amplification']:.2f} times as sensitive as A1 alone: {row['energy']:.2f} "
+        f"from adding a second branch at a right angle, times {row['angle']:.2f} from the angle between them{_third(row)}.",
+    ]
 
 
 def _third(row: Row) -> str:
@@ -136,14 +170,12 @@ def _lipschitz(models: list[Row]) -> str:
     parts = []
     for model in models:
         layers = model["lipschitz"]["layers"]
-        whole, head, relative = (
-            sum(row[key] for row in layers) / len(layers) for key in ("max", "per_head_max", "relative_max")
-        )
-        parts.append(f"{model['name']} {whole:.3f} (per head {head:.3f}, relative to the map {relative:.3f})")
+        relative, whole = (sum(row[key] for row in layers) / len(layers) for key in ("relative_max", "max"))
+        parts.append(f"{relative:.3f} for {model['name']} ({whole:.3f} in absolute terms)")
     n, draws = (models[0]["lipschitz"]["layers"][0][key] for key in ("n", "draws"))
     return (
-        f"Sampled local Lipschitz constants of the maps, mean over layers and {n} images, {draws} draws, lower bounds: "
-        f"{', '.join(parts)}."
+        f"Relative to their own size, maps move by {' and '.join(parts)} per unit of pixel noise: local Lipschitz constants, "
+        f"lower bounds from {draws} draws, mean over layers and {n} images."
     )
 
 
@@ -173,15 +205,25 @@ def _tally(verdicts: Sequence[Verdict]) -> str:
     return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]])) if parts else "none"
 
 
+def capital(sentence: str) -> str:
+    """A sentence that begins with a large letter."""
+    return sentence[:1].upper() + sentence[1:]
+
+
 def statement(verdict: Verdict) -> str:
     """The claim itself as a sentence."""
-    return verdict.statement[:1].upper() + verdict.statement[1:].rstrip(".") + "." if verdict.statement else ""
+    return capital(verdict.statement).rstrip(".") + "." if verdict.statement else ""
 
 
 def reason(verdict: Verdict) -> str:
     """Why it was decided so; of a long list of what is missing the first entry and how many there are besides."""
     first, *more = verdict.why.split("; ")
-    return f"{first}, and {len(more)} more" if len(more) > 1 else verdict.why
+    if len(more) < 2:
+        return verdict.why
+    rest = (
+        f"){more[-1].rpartition(')')[2]}" if first.count("(") > first.count(")") else ""
+    )  # the list stood in brackets
+    return f"{first}, and {len(more)} more{rest}"
 
 
 def sentence(verdict: Verdict) -> str:
@@ -197,7 +239,7 @@ def sentence(verdict: Verdict) -> str:
         why = why.replace(f"{bearing.name}: ", "")
     if why:
         text += f"{':' if bearing is None else ';'} {why}"
-    power = f" {verdict.power[:1].upper()}{verdict.power[1:]}." if verdict.power else ""
+    power = f" {capital(verdict.power)}." if verdict.power else ""
     return text.rstrip(".") + "." + power
 
 
@@ -210,6 +252,12 @@ def contrast_words(contrast: Contrast) -> str:
     if contrast.interval is not None:
         text += f" {interval_text(contrast.interval, contrast.unit)}"
     return f"{text} for {contrast.name}{n}"
+
+
+def number_words(contrast: Contrast) -> str:
+    """Its value and interval alone, where the unit stands elsewhere."""
+    text = value_text(contrast.value, contrast.unit).removesuffix(f" {contrast.unit}")
+    return text if contrast.interval is None else f"{text} {interval_text(contrast.interval, contrast.unit)}"
 
 
 def _bearing(verdict: Verdict) -> Contrast | None:

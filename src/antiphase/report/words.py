@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
+from antiphase.paper.titles import DATA_NAMES
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # of which a box is drawn
 READINGS = {
     "accuracy": "accuracy",
     "test_accuracy": "test accuracy",
@@ -14,6 +20,15 @@ READINGS = {
     "robust_error": "wrong from the start or fooled, all images",
     "lambda": "λ",
     "lambda after training": "λ after training",
+    "lambda, from 0.8 on average": "λ, mean over seeds",
+    "zero-shot": "zero-shot accuracy",
+    "probe": "accuracy of a linear probe",
+    "few-shot": "few-shot accuracy",
+    "pairs": "statements told apart, all pairs",
+    "pairs: left or right": "statements told apart: left or right",
+    "pairs: above or below": "statements told apart: above or below",
+    "pairs: which object": "statements told apart: which object",
+    "pairs: how many": "statements told apart: how many",
     "share of correct images that CW fools": "fooled by Carlini-Wagner at any distance, images classified correctly",
     "share of correct images fooled within an L2 radius": "fooled within an L2 radius, images classified correctly",
     "CW l2, median": "L2 perturbation of Carlini-Wagner, median",
@@ -21,7 +36,11 @@ READINGS = {
     "CW l2, 95 %": "L2 perturbation of Carlini-Wagner that fools 95 %",
     "CW l2, 99 %": "L2 perturbation of Carlini-Wagner that fools 99 %",
     "CW l2, largest": "L2 perturbation of Carlini-Wagner, largest",
+    "- median CW l2": "less the median L2 perturbation of Carlini-Wagner",
     "L-sample of maps": "local Lipschitz estimate L of the map, mean over images",
+    **{f"L-sample of maps, quantile {q}": f"L of the map, {100 * q:g} % quantile over images" for q in QUANTILES},
+    "the same per head": "local Lipschitz estimate L per head, mean over layers",
+    "Spearman of lambda and L over layers": "rank correlation of λ and L over layers",
     "L-sample of maps, mean over layers": "local Lipschitz estimate L of the maps, mean over layers",
     "L-power of maps, mean over layers": "L of the maps by power iteration, mean over layers",
     "L-ascent of maps, mean over layers": "L of the maps by ascent, mean over layers",
@@ -30,12 +49,31 @@ READINGS = {
     "R3: share of cos < 0": "opposed changes of A1 and A2 under noise (cos < 0)",
     "R8: share of cos < 0": "opposed gradients of A1 and A2, the layer by itself (cos < 0)",
     "R1: mean cos": "mean cosine of the input gradients of A1 and A2",
+    "R1: share of undecided signs, left out": "input gradients whose sign is undecided, left out",
+    "R3: share of undecided signs, left out": "changes under noise whose sign is undecided, left out",
+    "cos of changes, maps": "cosine of the changes of A1 and A2",
+    "cos of changes, values": "cosine of the changes of A1 V and A2 V",
+    "cos of changes, held": "cosine of the changes of A1 V and A2 V, V held",
+    "1 / CMRR, maps: below 1 cancelled, above 1 amplified": "1 / CMRR of the maps: cancelled below 1, amplified above",
+    "audit": "statements of the theory",
+    "alpha_slack: gain / sigma_max, mean over blocks": "slack of a block (gain / largest singular value), mean",
 }
 CONTROLS = {
     "control: untrained": "control: before training",
     "control: shuffled": "control: A2 of the next head",
     "control: pseudo": "control: two softmax heads",
 }
+AXES = {  # what stands along an axis, and its unit
+    "eps": "budget ε (in 255ths of a pixel's range)",
+    "attacked at": "attacked within ε (in 255ths of a pixel's range)",
+    "patch": "patch width (pixels)",
+    "depth": "depth (layers)",
+    "lambda_init": "λ_init",
+    "L2 radius": "L2 size of the perturbation (pixels from 0 to 1)",
+}
+LETTERS = {"ASR": "attack success", "lambda_init": "λ_init", "lambda": "λ", "eps": "ε"}
+KEYS = {**{key: name for key, name in DATA_NAMES.items() if key != name}, **CONTROLS, **LETTERS}
+_KEY = re.compile(rf"(?<![\w./-])({'|'.join(sorted(map(re.escape, KEYS), key=len, reverse=True))})(?![\w./-])")
 
 
 def reading_words(reading: str) -> str:
@@ -48,3 +86,19 @@ def reading_words(reading: str) -> str:
 def detail_words(detail: str) -> str:
     """What else a label says: a control in plain words, anything else as it is."""
     return CONTROLS.get(detail, detail)
+
+
+def axis_words(axis: str) -> str:
+    """What a number on this axis is, with its unit; an axis without one by its name."""
+    return AXES.get(axis, axis)
+
+
+def label_words(label: str) -> str:
+    """A label, a title or a reason as it is read: data sets and controls by their names, Greek letters, a minus between two."""
+    return _KEY.sub(lambda key: KEYS[key[1]], label).replace(" - ", " − ")
+
+
+def told_apart(names: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
+    """Of names in parts: the parts that all of them have, and what is left of each."""
+    common = [part for part in names[0] if all(part in name for name in names)]
+    return common, [", ".join(part for part in name if part not in common) for name in names]

@@ -59,6 +59,13 @@ def _difference(test: Row) -> float:
     return float((test["only_first"] - test["only_second"]) / test["n"])
 
 
+def largest_gap(comparison: Row) -> Row:
+    """The paired test in which the two models differ most, with its budget: of those that show a difference, if any does."""
+    rows = comparison["paired"]
+    shown = [row for row in rows if is_significant(row["both_right"])]
+    return max(shown or rows, key=lambda row: abs(row["both_right"]["only_first"] - row["both_right"]["only_second"]))
+
+
 def withheld(comparison: Row) -> str | None:
     """Why the verdict does not count, if so: the scale is for tests, or a model is undertrained."""
     floor = comparison["config"]["accuracy_floor"]

@@ -62,7 +62,7 @@ def test_other_prompts_are_another_question_and_the_latest_answer_to_each_questi
     page = runs_page([run])
     attacks, inside, evals = (section.parts for section in page.sections)
     assert sorted(re.search("prompts (\\w+)", table.note)[1] for table in attacks) == ["a", "paper"]
-    assert [len(figure.data["value"]) for figure in inside] == [len(measured["rows"]["max"])] * 2
+    assert [figure.data["measure"].count("relative") for figure in inside] == [len(measured["rows"]["max"])] * 2
     assert [v.text for v in evals[0].rows[0]][2:] == ["50.0 %", "top-1", "100", "1", "[40.0, 60.0]"]
     assert (evals[0].data["low"], evals[0].data["high"]) == ([0.4], [0.6])
     n = pair[1].about["data"]["test"]["images"]

@@ -19,11 +19,10 @@ def _at_depth(grid: Grid, depth: int) -> Line:
     def read(answers: Answers) -> list[TableRow]:
         logs = [answers(model)["log"] for model in models]
         epochs, table = len(logs[0]), []
-        for layer in logs[0][0]["lambda"]:
+        for place, layer in enumerate(logs[0][0]["lambda"], start=1):
             for epoch in sorted({1, (epochs + 1) // 2, epochs}):
                 values = [float(log[epoch - 1]["lambda"][layer]) for log in logs]
-                place = layer.removeprefix("model.").removeprefix("vit.")
-                label = Label(f"depth {depth}", place, Tick.at("epoch", epoch))
+                label = Label(f"depth {depth}", f"layer {place}", Tick.at("epoch", epoch))
                 spread = f"from {min(values):.3f} to {max(values):.3f} over seeds" if len(values) > 1 else ""
                 reading, mean = "lambda, from 0.8 on average", float(np.mean(values))
                 table.append(TableRow.about(label, reading, value=mean, seeds=len(values), unit="", note=spread))

@@ -10,16 +10,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from matplotlib import rcParams
 from matplotlib.lines import Line2D
 
 from antiphase.paper.study import MODELS, SURROGATE
 from antiphase.paper.titles import data_name
-from antiphase.report.figures.series import curve, number_axis
+from antiphase.report.figures.series import apart, curve, number_axis
 from antiphase.report.numbers import scaled
 from antiphase.report.page_parts import Figure, Panel, columns_of_lines
-from antiphase.report.theme import INK, SOFT, legend, look_of
-from antiphase.report.words import detail_words, reading_words
+from antiphase.report.theme import CONTROL_MARKS, INK, LEGEND_WIDTH, SOFT, legend_above, letter, look_of
+from antiphase.report.words import AXES, QUANTILES, axis_words, detail_words, label_words, reading_words
 
 Row = Mapping[str, Any]  # a line of a study
 Lines = Mapping[str, Sequence[Row]]  # by study
@@ -101,7 +100,7 @@ def _note(lines: Sequence[Row]) -> str:
 
 
 def _span(numbers: Sequence[int]) -> str:
-    return f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+    return " to ".join(f"{n:,}" for n in dict.fromkeys((numbers[0], numbers[-1])))
 
 
 def _where(lines: Iterable[Row], reading: str, axis: str, models: Iterable[str]) -> list[Row]:
@@ -133,29 +132,31 @@ def _curves(
 ) -> None:
     """A curve for each model and detail; `thin` are further lines of the same curves, drawn faintly behind them."""
     kinds = list(dict.fromkeys(tuple(line["details"]) for line in lines))
-    entries = []
+    models = list(dict.fromkeys(line["model"] for line in lines))
+    entries: list[tuple[Any, str]] = []
+    beside = apart(len(kinds) * len(models))
     for kind in kinds:
-        for model in dict.fromkeys(line["model"] for line in lines):
+        for model in models:
             style = {**look_of(PLACES[model]), "linestyle": DASHES[kinds.index(kind) % len(DASHES)], "markersize": 4}
             mine, behind = (
                 [x for x in of if x["model"] == model and tuple(x["details"]) == kind] for of in (lines, thin)
             )
+            bars = next(beside) if len(kinds) > 1 else None
             if behind:
                 curve(axis, [(x, y, None) for x, y, _ in _points(behind)], **style | {"marker": "", "linewidth": 0.8})
             if mine:
-                drawn = curve(axis, _points(mine), **style | {"linewidth": 1.5})
+                drawn = curve(axis, _points(mine), bars, **style | {"linewidth": 1.5})
                 entries.append((drawn, ", ".join([model, *map(_short, kind)])))
     number_axis(axis, (line["x"] for line in lines))
     if len({line["x"] for line in lines}) > 2:  # budgets, widths and depths are doubled from one to the next
         axis.set_xscale("log", base=2)
         number_axis(axis, (line["x"] for line in lines))
     axis.set_ylim(0, 104 if lines[0]["unit"] == "%" else None)
-    axis.set_title(_and_surrogates(title, lines))
     axis.set_xlabel(xlabel)
     axis.set_ylabel(ylabel)
     if thin:
         entries.append((Line2D([], [], color=SOFT, linewidth=0.8), "thin: mean over restarts"))
-    legend(axis, entries, handlelength=3)
+    legend_above(axis, entries, _and_surrogates(title, lines))
 
 
 def _short(detail: str) -> str:
@@ -163,12 +164,10 @@ def _short(detail: str) -> str:
     for attack in ("PGD ", "AutoAttack "):
         if detail.startswith(attack):
             return f"ε = {detail.removeprefix(attack)}"
-    return " ".join(map(data_name, detail.split(" ")))
+    return label_words(detail)
 
 
-EPS = "budget ε (in 255ths of a pixel's range)"
-DEPTH = "depth (layers)"
-PATCH = "patch width (pixels)"
+EPS, DEPTH, PATCH = AXES["eps"], AXES["depth"], AXES["patch"]
 
 
 def _curve_part(title: str, xlabel: str, lines: Sequence[Row], **more: Any) -> Part:
@@ -177,8 +176,8 @@ def _curve_part(title: str, xlabel: str, lines: Sequence[Row], **more: Any) -> P
 
 def _figure2(lines: Lines) -> list[Part]:
     return [
-        _curve_part(f"({letter}) {what}", xlabel, _where(lines[study], "asr_change", axis, models))
-        for letter, study, what, xlabel, axis, models in (
+        _curve_part(f"({panel}) {what}", xlabel, _where(lines[study], "asr_change", axis, models))
+        for panel, study, what, xlabel, axis, models in (
             ("a", "fig2a", "PGD, ViT and DiffViT of depth 1", EPS, "eps", VITS),
             ("b", "fig2b", "PGD, CLIP and DiffCLIP", EPS, "eps", CLIPS),
             ("c", "fig2c", "patches, ViT and DiffViT of depth 1", PATCH, "patch", VITS),
@@ -216,16 +215,15 @@ def _radius_panel(axis: Any, lines: Sequence[Row]) -> None:
     axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axis.minorticks_off()
     axis.set_ylim(0, 104)
-    axis.set_title("(c) Carlini-Wagner, images classified correctly")
-    axis.set_xlabel("L2 size of the perturbation (pixels from 0 to 1)")
+    axis.set_xlabel(axis_words("L2 radius"))
     axis.set_ylabel("fooled within this size (%)")
-    legend(axis, entries, handlelength=3)
+    legend_above(axis, entries, "(c) Carlini-Wagner, images classified correctly")
 
 
 def _figure6(lines: Lines) -> list[Part]:
     """Fooled by any restart, and thin the mean over restarts: the union less what it is above the mean."""
     parts = []
-    for letter, study, axis, models, title, xlabel in (
+    for panel, study, axis, models, title, xlabel in (
         ("a", "fig6", "eps", VITS, "PGD with restarts, depth 1", EPS),
         ("b", "fig6", "depth", VITS, "PGD with restarts, by depth", DEPTH),
         ("c", "fig6-clip", "eps", CLIPS, "PGD with restarts, CLIP and DiffCLIP", EPS),
@@ -235,7 +233,7 @@ def _figure6(lines: Lines) -> list[Part]:
         gained = {line["label"]: line["value"] for line in gains}
         several = any(gained.values())  # of one restart a union is its own mean
         means = [{**u, "value": u["value"] - gained[u["label"]]} for u in unions if several and u["label"] in gained]
-        parts.append(_curve_part(f"({letter}) {title}", xlabel, unions, thin=means, ylabel="fooled by any restart (%)"))
+        parts.append(_curve_part(f"({panel}) {title}", xlabel, unions, thin=means, ylabel="fooled by any restart (%)"))
     return parts
 
 
@@ -299,8 +297,7 @@ def _middle(at: Sequence[float]) -> float:
 
 def _below(axis: Any, row: int, text: str, x: float, coordinates: str, ha: str = "center") -> None:
     """A word in one of the rows of words below an axis, the first of which is that of its ticks."""
-    size = rcParams["xtick.labelsize"]
-    points = size if isinstance(size, float | int) else rcParams["font.size"]
+    points = letter("xtick.labelsize")
     axis.annotate(
         text,
         (x, 0),
@@ -317,12 +314,12 @@ def _below(axis: Any, row: int, text: str, x: float, coordinates: str, ha: str =
 
 def _figure4(lines: Lines) -> list[Part]:
     parts = []
-    for letter, study, models in (("a", "fig4", VITS), ("b", "fig4-clip", CLIPS)):
+    for panel, study, models in (("a", "fig4", VITS), ("b", "fig4-clip", CLIPS)):
         boxes = [line for line in lines[study] if line["axis"] == "layer" and line["reading"].startswith("L-sample")]
         measured = _slots(boxes)  # lambda is known as soon as a model is trained
         lambdas = _where(lines[study], "lambda", "layer", models)
         lambdas = [line for line in lambdas if (_group(line), line["x"]) in measured]
-        title = f"({letter}) {' and '.join(models)}: sensitivity of each layer's map, over images"
+        title = f"({panel}) {' and '.join(models)}: sensitivity of each layer's map, over images"
         parts.append(
             Part(
                 partial(_box_panel, boxes=boxes, lambdas=lambdas, title=title),
@@ -346,7 +343,7 @@ def _box_panel(axis: Any, boxes: Sequence[Row], lambdas: Sequence[Row], title: s
                 for line in boxes
                 if line["model"] == model and (_group(line), line["x"]) == slot
             }
-            quantiles = [of.get(f"L-sample of maps, quantile {q}") for q in (0.05, 0.25, 0.5, 0.75, 0.95)]
+            quantiles = [of.get(f"L-sample of maps, quantile {q}") for q in QUANTILES]
             if None not in quantiles:
                 keys = ("whislo", "q1", "med", "q3", "whishi")
                 stats.append(({**dict(zip(keys, quantiles)), "mean": of.get("L-sample of maps")}, slots[slot] + shift))
@@ -374,7 +371,6 @@ def _box_panel(axis: Any, boxes: Sequence[Row], lambdas: Sequence[Row], title: s
             entries.append((drawn["boxes"][0], model))
     axis.set_ylim(bottom=0)
     axis.set_ylabel("local Lipschitz\nestimate L")
-    axis.set_title(_and_surrogates(title, boxes), pad=LEGEND_ROOM * rcParams["font.size"])
     axis.grid(axis="x", visible=False)
     axis.tick_params(labelbottom=False)
     for group in dict.fromkeys(_group(line) for line in lambdas):
@@ -390,7 +386,7 @@ def _box_panel(axis: Any, boxes: Sequence[Row], lambdas: Sequence[Row], title: s
     entries.append(
         (Line2D([], [], color=INK, marker="o", markersize=3, linestyle=""), "mean; whiskers at 5 % and 95 %")
     )
-    _legend_above(axis, entries)
+    legend_above(axis, entries, _and_surrogates(title, boxes), 2 * LEGEND_WIDTH)
 
 
 def _split(axis: Any) -> tuple[Any, Any]:
@@ -403,15 +399,6 @@ def _split(axis: Any) -> tuple[Any, Any]:
 
 
 SMALLEST = 0.05  # difference of two lambdas that fills the height of its axis
-LEGEND_ROOM = 1.9  # between an axis and its title, in letters: a row of a legend
-
-
-def _legend_above(axis: Any, entries: Sequence[tuple[Any, str]]) -> None:
-    """In one row between the axis and its title."""
-    row = {"ncols": len(entries), "borderaxespad": 0.2, "handlelength": 1.5, "columnspacing": 1.2, "handletextpad": 0.5}
-    legend(axis, entries, loc="lower left", bbox_to_anchor=(-0.01, 1), **row)
-
-
 OPPOSED = ("R1: share of cos < 0", "R3: share of cos < 0")
 
 
@@ -425,9 +412,6 @@ def _figure5(lines: Lines) -> list[Part]:
             panel = partial(_bar_panel, lines=mine, title=f"({next(letters)}) {title}" if mine else title)
             parts.append(Part(panel, mine))
     return parts
-
-
-CONTROL_MARKS = {"control: untrained": "v", "control: shuffled": "D", "control: pseudo": "X"}
 
 
 def _bar_panel(axis: Any, lines: Sequence[Row], title: str) -> None:
@@ -452,9 +436,8 @@ def _bar_panel(axis: Any, lines: Sequence[Row], title: str) -> None:
     axis.set_ylim(0, 108)
     axis.set_yticks((0, 25, 50, 75, 100))
     axis.set_ylabel("opposed (% of\nimages and heads)")
-    axis.set_title(_and_surrogates(title, lines), pad=LEGEND_ROOM * rcParams["font.size"])
     _layer_axis(axis, slots)
-    _legend_above(axis, entries)
+    legend_above(axis, entries, _and_surrogates(title, lines), 2 * LEGEND_WIDTH)
 
 
 FIGURES = (
@@ -463,14 +446,14 @@ FIGURES = (
         "Figure 2: attack success of perturbed pixels and of patches",
         ("fig2a", "fig2b", "fig2c", "fig2d"),
         _figure2,
-        note="Bands are 95 % intervals.",
+        note="Bars and bands are 95 % intervals.",
     ),
     PaperFigure(
         "fig3",
         "Figure 3: what depth does",
         ("fig3a", "fig3b", "fig3c", "fig3d"),
         _figure3,
-        note="Bands are 95 % intervals; those of (c) are in the table.",
+        note="Bars and bands are 95 % intervals; those of (c) are in the table.",
     ),
     PaperFigure(
         "fig4",
@@ -497,6 +480,6 @@ FIGURES = (
         "Figure 6: attack success with random restarts",
         ("fig6", "fig6-clip"),
         _figure6,
-        note="Bands are 95 % intervals.",
+        note="Bars and bands are 95 % intervals.",
     ),
 )

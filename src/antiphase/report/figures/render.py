@@ -25,10 +25,11 @@ ACROSS = 2  # panels side by side in a file
 FORMS = ("png", "pdf")
 
 
-def svg_of(panel: Panel, wide: bool = False) -> str:
+def svg_of(panel: Panel, wide: bool = False, height: float | None = None) -> str:
     """One panel as SVG text for a page: transparent, its colours those of the page's theme."""
+    width, usual = WIDE_SIZE if wide else SIZE
     with plt.rc_context(STYLE):
-        drawing, axis = plt.subplots(figsize=WIDE_SIZE if wide else SIZE, layout="constrained")
+        drawing, axis = plt.subplots(figsize=(width, height or usual), layout="constrained")
         panel(axis)
         buffer = io.StringIO()
         drawing.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
@@ -77,14 +78,22 @@ def _save(drawing: Drawing, form: str, trim: str | None, path: Path) -> None:
 
 def _whole(figure: Figure) -> Drawing:
     """All panels on a drawing that is as wide as a printed page."""
-    across = 1 if figure.wide else min(len(figure.panels), ACROSS)
-    down = -(-len(figure.panels) // across)
+    panels = figure.drawn
+    across = 1 if figure.wide else min(len(panels), ACROSS)
+    down = -(-len(panels) // across)
+    shrunk = figure.height / SIZE[1]  # from a page to print
+    rows = [shrunk * max(figure.heights[i * across : (i + 1) * across], default=SIZE[1]) for i in range(down)]
     drawing: Drawing
     drawing, axes = plt.subplots(
-        down, across, figsize=(PRINT_WIDTH, figure.height * down), squeeze=False, layout="constrained"
+        down,
+        across,
+        figsize=(PRINT_WIDTH, sum(rows)),
+        squeeze=False,
+        layout="constrained",
+        height_ratios=rows,
     )
-    for axis, panel in zip(axes.flat, figure.panels):
+    for axis, panel in zip(axes.flat, panels):
         panel(axis)
-    for axis in axes.flat[len(figure.panels) :]:
+    for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
     return drawing

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+
+from matplotlib.transforms import ScaledTranslation
 
 from antiphase.report.numbers import scaled
 from antiphase.report.theme import INK
@@ -11,19 +13,33 @@ from antiphase.report.theme import INK
 Row = dict[str, Any]
 Point = tuple[float, float, Sequence[float] | None]  # x, y, and the two ends of the 95 % interval of y where it has one
 RATES = {"asr_change": "of all images", "asr_correct": "of correctly classified images"}  # of success, and their titles
+BESIDE = 2.2  # points of print from one bar to the next
 OCTAVES = 8  # from this ratio of the largest to the smallest x on, an axis is logarithmic
 
 
-def curve(axis: Any, points: Iterable[Point], **style: Any) -> Any:
-    """Values joined by a line, with their intervals as a band behind it; returns the line, for a legend."""
+def curve(axis: Any, points: Iterable[Point], bars: float | None = None, **style: Any) -> Any:
+    """Values joined by a line, with their intervals as a band behind it; returns the line, for a legend.
+
+    Where several curves have one colour, their bands could not be told apart: `bars` draws each interval as a line instead and
+    moves the whole curve sideways by so many points of print. A single value has a bar as well.
+    """
     points = sorted(points, key=lambda point: point[0])
     band = [(x, *interval) for x, _, interval in points if interval is not None]
     (line,) = axis.plot(
         [x for x, *_ in points], [y for _, y, _ in points], **{"markersize": 5, "linewidth": 1.8, **style}
     )
-    if band:
+    if band and (bars is not None or len(points) == 1):
+        moved = axis.transData + ScaledTranslation((bars or 0.0) / 72, 0, axis.figure.dpi_scale_trans)
+        line.set_transform(moved)
+        axis.vlines(*zip(*band), color=line.get_color(), linewidth=1.2, transform=moved)
+    elif band:
         axis.fill_between(*zip(*band), color=line.get_color(), alpha=0.16, linewidth=0)
     return line
+
+
+def apart(curves: int) -> Iterator[float]:
+    """How far each of so many curves is moved sideways, so that their bars stand beside each other."""
+    return (BESIDE * (place - (curves - 1) / 2) for place in range(curves))
 
 
 def rate_points(rates: Iterable[tuple[float, Row]]) -> list[Point]:
@@ -48,9 +64,8 @@ def number_axis(axis: Any, values: Iterable[float]) -> None:
 
 def boxes(axis: Any, values: Sequence[Sequence[float]], at: Sequence[float], colour: str, width: float = 0.5) -> Any:
     """One box per entry of `values`: quartiles and median, no outliers; returns the first, for a legend."""
-    drawn = axis.boxplot(
-        values, positions=at, widths=width, patch_artist=True, showfliers=False, medianprops={"color": INK}
-    )
+    lines = {f"{part}props": {"color": INK} for part in ("median", "whisker", "cap")}
+    drawn = axis.boxplot(values, positions=at, widths=width, patch_artist=True, showfliers=False, **lines)
     for box in drawn["boxes"]:
         box.set(facecolor=colour, alpha=0.5, edgecolor=colour)
     axis.grid(axis="x", visible=False)

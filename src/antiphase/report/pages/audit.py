@@ -13,6 +13,7 @@ from antiphase.config import Budget
 from antiphase.report.numbers import interval_text, number, percent, value_text, with_interval
 from antiphase.report.page_parts import Column, Page, Section, Slot, Table, Value
 from antiphase.report.pages.runs import runs_page
+from antiphase.report.sentences import capital
 
 Row = dict[str, Any]
 
@@ -37,7 +38,7 @@ def audit_page(audit: Row) -> Page:
         findings=(*audit_findings(audit), *flags, *page.findings),
         no_lens=lens,
         sections=(
-            Section(name="judged", title="Judged by AutoAttack", parts=judged),
+            Section(name="judged", title="Judged by AutoAttack", short="Judged", parts=judged),
             *([Section(name="interventions", title="Is it the subtraction?", parts=changed)] if changed else []),
             *_filled(page.sections),
         ),
@@ -63,7 +64,7 @@ def audit_findings(audit: Row) -> list[str]:
     """What an audit found, in sentences; with a baseline the verdict comes first."""
     sentences = []
     if pair := audit["comparison"]:
-        sentences += [_capital(pair[part]["verdict"]["sentence"]) for part in ("by_judge", "by_pgd")]
+        sentences += [capital(pair[part]["verdict"]["sentence"]) for part in ("by_judge", "by_pgd")]
         if pair["unequal"]:
             sentences.append(f"The two are not alike: {'; '.join(pair['unequal'])}.")
     for model in audit["models"]:
@@ -124,10 +125,6 @@ def _held(model: Row) -> str:
         f"With A2 of {model['name']} held at its clean map, success of PGD at {Budget(cell['eps'])} changes by {change} (of the "
         f"{apart['n']} images that are right either way): below 0, the second branch helps the attack."
     )
-
-
-def _capital(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
 
 
 def _judge_table(audit: Row) -> Table:

@@ -1,4 +1,4 @@
-"""A ledger of studies as a page: verdicts first, then every study, run or not."""
+"""A ledger of studies as a page: verdicts, then what was run in the order of the paper, then commands for the rest."""
 
 from __future__ import annotations
 
@@ -18,44 +18,51 @@ from antiphase.paper.ledger import Ledger
 from antiphase.paper.ledger_index import Summary
 from antiphase.paper.questions import Ask
 from antiphase.paper.study import MODELS, Answers, Study
+from antiphase.paper.titles import data_name
 from antiphase.report.figures.figure1 import figure1
 from antiphase.report.figures.paper_figures import FIGURES, PLACES, PaperFigure, paper_figure
 from antiphase.report.figures.study import study_figure
-from antiphase.report.page_parts import Figure, Model, Page, Section, Slot, Table, study_table
+from antiphase.report.page_parts import Commands, Figure, Model, Page, Section, Slot, Table, study_table
 from antiphase.report.pages.cards import command
 from antiphase.report.paper_tables import SUBJECTS, paper_table
 from antiphase.report.sentences import headline
+from antiphase.report.words import label_words
 from antiphase.results.questions import BranchPictureQuestion
 from antiphase.scales import SCALES, ScaleName
 from antiphase.store import read_entry
 
 Row = dict[str, Any]
+Missing = tuple[str, str]  # what was not run, and the command that runs it
 IN_THE_PAPER = ("fig1", "fig2", "table1", "fig3", "fig4", "fig5", "table2", "table3", "fig6")  # its order
 
 
 def ledger_page(folder: Path, scale: ScaleName | None = None, data: str | None = None) -> Page:
-    """Every claim with its verdict, the lens, and a section per study: its figure and table, or the command that runs it."""
+    """Every claim with its verdict, the lens, a section per study that was run, and a line per study that was not."""
     ledger = Ledger(folder)
     rows = ledger.summaries()
     chosen: ScaleName = scale or _scale_of(rows)
     grid, answers = Grid.at(chosen, data), Answers(ledger)
     mine = [row for row in rows if row.scale == chosen]
-    sections = _sections(grid, answers, folder)
     decided = _decided(grid, answers)
     pair = [grid.vit(0).key, grid.diffvit(0).key]
     looks = _looks(folder, sorted(mine, key=lambda row: row.key not in pair))
+    no_lens = (
+        []
+        if looks
+        else [("The lens: attention maps of images, clean and attacked", _look_command(folder, pair, chosen))]
+    )
+    sections, missing = _sections(grid, answers, folder)
     return Page(
         title="Differential attention under attack",
-        lede=f"The papers' claims, tables and figures held against our own runs: {grid.data}, scale {chosen}, {len(mine)} "
-        "finished cells.",
+        lede=f"The papers' claims, tables and figures held against our own runs: {data_name(grid.data)}, scale {chosen}, "
+        f"{len(mine):,} finished cells.",
         headline=_headline(grid, decided),
         findings=tuple(f"A row cannot be read: {sentence}" for sentence in (row.damage for row in rows) if sentence),
         verdicts=decided,
         models=tuple(Model(name=name, title="") for name in MODELS[:2]),
         places=PLACES,
         looks=looks,
-        no_lens=None if looks else Slot(study="lens", command=_look_command(folder, pair, chosen)),
-        sections=tuple(sections),
+        sections=(*sections, *_not_run([*missing, *no_lens])),
         made=_made(mine),
         source=str(folder),
     )
@@ -83,9 +90,9 @@ def verdict_of(row: Row) -> Verdict:
     contrasts = tuple(_contrast_of(contrast) for contrast in deciding)
     return Verdict(
         outcome=row["verdict"],
-        why=row["why"],
+        why=label_words(row["why"]),
         claim=row["claim"],
-        statement=row["statement"],
+        statement=label_words(row["statement"]),
         contrasts=contrasts,
         power=row["power"],
     )
@@ -93,7 +100,7 @@ def verdict_of(row: Row) -> Verdict:
 
 def _contrast_of(row: Row) -> Contrast:
     return Contrast(
-        name=row["name"],
+        name=label_words(row["name"]),
         value=row["value"],
         interval=None if row["interval"] is None else (row["interval"][0], row["interval"][1]),
         unit=row["unit"],
@@ -120,34 +127,68 @@ class Shown:
     command: str  # that does the rest
     lines: list[Row]
     failed: list[str]
+    cells: int
+    done: int
     damaged: str = ""
-    note: str = ""
 
     @property
     def empty(self) -> bool:
-        return not self.failed and all(line["value"] is None and not line["text"] for line in self.lines)
+        return (
+            not self.failed
+            and not self.damaged
+            and all(line["value"] is None and not line["text"] for line in self.lines)
+        )
+
+    @property
+    def heading(self) -> str:
+        return _capital(label_words(self.title))
 
     @property
     def rest(self) -> Table | Slot:
-        """All its lines, for readers who ask for them; or the command that fills its place."""
+        """All its lines, for readers who ask for them; or what is wrong with a row that they need."""
         name = self.study.name
         if self.damaged:
-            return Slot(study=name, command=self.command, why=self.damaged)
-        if self.empty:
-            return Slot(study=name, command=self.command)
-        title = f"All lines of {name}: {self.title.partition(': ')[2] or self.title}"
-        return study_table(name, title, self.lines, note=self.note, failed=self.failed, folded=True)
+            return Slot(study=self.heading, command=self.command, why=self.damaged)
+        title = f"{self.heading}: all lines"
+        table = study_table(name, title, self.lines, failed=self.failed, folded=True)
+        if self.done == self.cells:
+            return table
+        return replace(table, note=f"{self.done} of {self.cells} cells are there. The rest:", command=self.command)
+
+    @property
+    def missing(self) -> Missing:
+        """One line of the list of what was not run."""
+        return self.heading + (f" ({self.done} of {self.cells} cells)" if self.done else ""), self.command
 
 
-def _sections(grid: Grid, answers: Answers, folder: Path) -> list[Section]:
-    """One for each table and figure of the paper, in its order, then one for each other study."""
+def _sections(grid: Grid, answers: Answers, folder: Path) -> tuple[list[Section], list[Missing]]:
+    """A section for each table and figure of the paper that was run, in its order, then for each other study; what was not."""
     shown = {name: _shown(study, grid, answers, folder) for name, study in studies().items()}
     figures = {figure.name: figure for figure in FIGURES}
     inside = {name for figure in FIGURES for name in figure.studies}
-    first = [
-        _figure_section(figures[n], shown) if n in figures else _section(shown[n], grid, answers) for n in IN_THE_PAPER
+    others = [name for name in shown if name not in inside and name not in IN_THE_PAPER]
+    sections: list[Section] = []
+    missing: list[Missing] = []
+    for name in (*IN_THE_PAPER, *others):
+        of = [shown[study] for study in figures[name].studies] if name in figures else [shown[name]]
+        there = [one for one in of if not one.empty]
+        section = _figure_section(figures[name], there) if name in figures else _section(of[0], grid, answers)
+        sections += [] if section is None else [section]
+        missing += [one.missing for one in of if section is None or one.empty]
+    return sections, missing
+
+
+def _not_run(missing: list[Missing]) -> list[Section]:
+    if not missing:
+        return []
+    return [
+        Section(
+            name="not-run",
+            title="Not run yet",
+            note="Each is filled by its command.",
+            parts=(Commands(lines=tuple(missing)),),
+        )
     ]
-    return first + [_section(of, grid, answers) for n, of in shown.items() if n not in inside and n not in IN_THE_PAPER]
 
 
 def _shown(study: Study, grid: Grid, answers: Answers, folder: Path) -> Shown:
@@ -167,30 +208,49 @@ def _shown(study: Study, grid: Grid, answers: Answers, folder: Path) -> Shown:
         command=fill,
         lines=lines,
         failed=[f"{title}: {failure['error']}" for title, failure in failures if failure is not None],
+        cells=len(cells),
+        done=done,
         damaged=damaged,
-        note=f"{done} of {len(cells)} cells are there; {fill} does the rest." if done < len(cells) else "",
     )
 
 
-def _figure_section(figure: PaperFigure, shown: dict[str, Shown]) -> Section:
-    """The whole figure of the paper, whichever studies it is drawn from, and their lines."""
-    of = [shown[name] for name in figure.studies]
-    drawn = paper_figure(figure, {one.study.name: one.lines for one in of})
-    caption = "; ".join(one.title for one in of if not one.empty)
-    parts = [*([] if drawn is None else [replace(drawn, title=caption)]), *(one.rest for one in of)]
-    note = " ".join(one.study.question for one in of)
-    return Section(name=f"study-{figure.name}", title=figure.title, note=note, parts=tuple(parts), short=figure.name)
+def _figure_section(figure: PaperFigure, there: list[Shown]) -> Section | None:
+    """The whole figure of the paper as far as its studies were run, and their lines; none where there is nothing to draw."""
+    drawn = paper_figure(figure, {one.study.name: one.lines for one in there})
+    if drawn is None and not any(one.failed or one.damaged for one in there):
+        return None
+    caption = _capital("; ".join(_panel(figure, one) + one.heading.partition(": ")[2] for one in there if one.lines))
+    best = [] if drawn is None else [replace(drawn, title="", note=f"{caption}. {drawn.note}")]
+    note = label_words(" ".join(one.study.question for one in there))
+    parts = (*best, *(one.rest for one in there))
+    short = figure.title.partition(":")[0]
+    return Section(name=f"study-{figure.name}", title=figure.title, note=note, parts=parts, short=short)
 
 
-def _section(of: Shown, grid: Grid, answers: Answers) -> Section:
+def _capital(words: str) -> str:
+    """With a capital letter where it begins with a word, and not with λ."""
+    return words[:1].upper() + words[1:] if words[:1].isascii() else words
+
+
+def _panel(figure: PaperFigure, of: Shown) -> str:
+    """The letter of a study that is one panel of a figure: fig2c is (c)."""
+    letter = of.study.name.removeprefix(figure.name)
+    return f"({letter}) " if len(letter) == 1 else ""
+
+
+def _section(of: Shown, grid: Grid, answers: Answers) -> Section | None:
+    if of.empty:
+        return None
     study = of.study
-    parts: list[Table | Figure | Slot] = []
-    if not of.empty:
-        best = paper_table(study.name, of.title, of.lines) or _figure(study, grid, answers, of.lines)
-        parts += [] if best is None else [best]
-    parts.append(of.rest)
-    title = SUBJECTS.get(study.name, of.title)
-    return Section(name=f"study-{study.name}", title=title, note=study.question, parts=tuple(parts), short=study.name)
+    best = paper_table(study.name, of.heading, of.lines) or _figure(study, grid, answers, of.lines)
+    title = SUBJECTS.get(study.name, of.heading)
+    return Section(
+        name=f"study-{study.name}",
+        title=title,
+        note=label_words(study.question),
+        parts=(*([] if best is None else [best]), of.rest),
+        short=title.partition(":")[0],
+    )
 
 
 def _figure(study: Study, grid: Grid, answers: Answers, lines: list[Row]) -> Figure | None:
@@ -198,7 +258,7 @@ def _figure(study: Study, grid: Grid, answers: Answers, lines: list[Row]) -> Fig
     for cell in study.cells(grid):
         if isinstance(cell, Ask) and isinstance(cell.question, BranchPictureQuestion) and answers.ledger.has(cell):
             return figure1(f"{study.name}-figure", answers(cell))
-    return study_figure(f"{study.name}-figure", "Its readings", lines, PLACES)
+    return study_figure(f"{study.name}-figure", lines, PLACES)
 
 
 def _looks(folder: Path, rows: list[Summary]) -> tuple[tuple[str, Row], ...]:

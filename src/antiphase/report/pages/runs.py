@@ -13,7 +13,13 @@ from antiphase.console import all_visible, visible
 from antiphase.measures.stats import Unit
 from antiphase.models.run_json import read_about, read_log
 from antiphase.paper.study import Label, TableRow, Tick
-from antiphase.report.figures.models import AttackedModel, MeasuredModel, sensitivity_figure, success_figure
+from antiphase.report.figures.models import (
+    AttackedModel,
+    MeasuredModel,
+    cosine_figure,
+    sensitivity_figure,
+    success_figure,
+)
 from antiphase.report.lens_data import images_and_budgets
 from antiphase.report.numbers import attack_name, attack_text, threat_text
 from antiphase.report.page_parts import Figure, Model, Page, Section, Slot, Table, Value, study_table
@@ -134,7 +140,7 @@ def _attacks(runs: list[RunResults]) -> Section:
             parts.append(success_figure(f"attack-{number}-success", title, attacked, question, within))
         parts.append(study_table(f"attack-{number}", title, _lines(attacked), note=question))
     slots = _slots("attack", runs, "--eps 4/255,8/255")
-    return Section(name="attacks", title="Under attack", parts=tuple(parts) or slots)
+    return Section(name="attacks", title="Under attack", short="Attack", parts=tuple(parts) or slots)
 
 
 def _slots(verb: str, runs: list[RunResults], *options: str) -> tuple[Slot, ...]:
@@ -196,16 +202,20 @@ def _measures(runs: list[RunResults]) -> Section:
                 groups.setdefault(question, {})[place] = MeasuredModel(
                     run.name, place, cell, aligned[-1] if aligned else None
                 )
-    parts = tuple(
-        sensitivity_figure(
-            f"sensitivity-{number}",
-            "Sensitivity of the maps",
-            list(models.values()),
-            f"n = {next(iter(models.values())).lipschitz['data']['n']} images; {question}.",
-        )
-        for number, (question, models) in enumerate(sorted(groups.items()), start=1)
+    parts: list[Figure] = []
+    for number, (question, models) in enumerate(sorted(groups.items()), start=1):
+        measured = list(models.values())
+        note = f"n = {measured[0].lipschitz['data']['n']} images; {question}."
+        parts.append(sensitivity_figure(f"sensitivity-{number}", "Sensitivity of the maps", measured, note))
+        cosines = cosine_figure(f"cosines-{number}", "Opposition of the branches", measured, note)
+        parts += [cosines] if cosines else []
+    return Section(
+        name="inside",
+        title="Inside the attention",
+        short="Inside",
+        parts=tuple(parts) or _slots("measure", runs),
+        beside=True,
     )
-    return Section(name="inside", title="Inside the attention", parts=parts or _slots("measure", runs))
 
 
 def _evals(runs: list[RunResults]) -> Section:
@@ -218,4 +228,6 @@ def _evals(runs: list[RunResults]) -> Section:
     ]
     slots = tuple(Slot(study="eval", command=command("eval", [run.folder], "--on NAME")) for run in runs)
     table = study_table("evaluations", "Stored evaluations", lines)
-    return Section(name="evaluations", title="What the features are good for", parts=(table,) if lines else slots)
+    return Section(
+        name="evaluations", title="What the features are good for", short="Features", parts=(table,) if lines else slots
+    )
