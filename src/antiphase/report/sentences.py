@@ -12,8 +12,9 @@ from typing import Any, get_args
 from antiphase.config import Budget
 from antiphase.measures.stats import Contrast, Verdict
 from antiphase.paper.verdict_rule import Outcome
-from antiphase.report.numbers import interval_text, percent, value_text, with_interval
+from antiphase.report.numbers import interval_text, value_text
 from antiphase.results.comparison_rule import LEVEL, decide, withheld
+from antiphase.tables import percent, with_interval
 
 Row = dict[str, Any]
 MARKS: dict[Outcome, str] = {

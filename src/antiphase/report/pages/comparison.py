@@ -7,11 +7,11 @@ from typing import Any
 
 from antiphase.config import Budget
 from antiphase.report.figures.models import AttackedModel, MeasuredModel, sensitivity_figure, success_figure
-from antiphase.report.numbers import interval_of, percent
 from antiphase.report.page_parts import Column, Model, Page, Section, Slot, Table, Value
 from antiphase.report.pages.cards import accuracy, command
 from antiphase.report.sentences import findings
 from antiphase.results.comparison_rule import is_significant
+from antiphase.tables import interval_of, percent
 
 Row = dict[str, Any]
 NEEDS = ("models", "paired", "config", "data", "differences", "denominators", "environment")
