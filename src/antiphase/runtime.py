@@ -1,4 +1,4 @@
-"""Where and how things run: device, versions, random streams that belong to an example, models put to rest and woken, forward mode.
+"""Where and how things run: device, versions, random streams that belong to an example, models put to rest and woken.
 
 B batch, n the number of examples whose streams are drawn.
 """

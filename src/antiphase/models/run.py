@@ -166,29 +166,21 @@ class Run(Shown):
     def summary(self) -> dict[str, Any]:
         """What it is, how far its training has come, and how many answers are kept in its folder. No weights are read."""
         data, last = self.about["data"], (read_log(self.folder) or [{}])[-1]
-        progress = read_progress(self.folder) or {}
-        n, reached = data.get("test", {}).get("images", 0), last.get("test_accuracy", last.get("zero_shot_accuracy"))
-        names = data.get("class_names") or getattr(self.config, "class_names", ())
+        foreign = self.config if isinstance(self.config, ForeignConfig) else None
+        own_classes = foreign.classes if foreign else len(data.get("class_names", ()))
         return {
             "run": str(self.folder),
             "model": self.config.title,
             "depth": self.config.depth,
             "shape": self.input_shape,
-            "classes": None if self.by_prompts else getattr(self.config, "classes", None) or len(names),
+            "classes": None if self.by_prompts else own_classes,
             "data": data.get("name"),
             "epochs": last.get("epoch"),
-            "complete": isinstance(self.config, ForeignConfig) or bool(progress.get("complete")),
+            "complete": foreign is not None or bool((read_progress(self.folder) or {}).get("complete")),
             "loss": last.get("loss"),
-            "accuracy": Rate(round(reached * n), n, n).plain()
-            if reached is not None and 0 <= reached <= 1 <= n
-            else None,
+            "accuracy": _accuracy(last, data.get("test", {}).get("images", 0)),
             "lambda": last.get("lambda") or {},
-            "answers": {
-                folder.name: count
-                for folder in sorted(self.folder.iterdir())
-                if folder.is_dir() and not (folder / "run.json").exists()
-                if (count := len(list(folder.glob("*.json"))))
-            },
+            "answers": _count_answers(self.folder),
         }
 
     def table(self) -> Table:
@@ -425,6 +417,19 @@ def _kept(store: Store, key: str) -> Entry | None:
         return kept
     console.say(f"{kept.path} is no answer to a question about a run: it is computed again now")
     return None
+
+
+def _accuracy(epoch: Mapping[str, Any], n: int) -> dict[str, Any] | None:
+    """The accuracy on n test images after an epoch; None where the log has none."""
+    share = epoch.get("test_accuracy", epoch.get("zero_shot_accuracy"))
+    return Rate(round(share * n), n, n).plain() if share is not None and 0 <= share <= 1 <= n else None
+
+
+def _count_answers(folder: Path) -> dict[str, int]:
+    """By their kind: attacks, measures, ..."""
+    kinds = [kind for kind in sorted(folder.iterdir()) if kind.is_dir() and not (kind / "run.json").exists()]
+    counts = {kind.name: len(list(kind.glob("*.json"))) for kind in kinds}
+    return {kind: n for kind, n in counts.items() if n}
 
 
 class OfClasses(nn.Module):
