@@ -65,7 +65,7 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> RichTable:
     table = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, collapse_padding=True)
     table.show_header = any(columns)
     for column in columns:
-        table.add_column(Text(column), justify="right" if table.show_header else "left")
+        table.add_column(Text(column), justify="right" if table.show_header else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
     return table

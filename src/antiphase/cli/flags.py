@@ -56,18 +56,17 @@ class DataFlags:
         pixels that it sees; small images as they are, and the model enlarges them."""
         if self.data is None:
             raise InputError(f"it is not known on what {about['title']} was trained: name images with --data")
-        side = about["source"]["side"] if self._has_photographs else None
-        return replace(self, image_size=self.image_size or side)
+        return replace(self, image_size=self.image_size or self._side_for(about["source"]["side"]))
 
-    @property
-    def _has_photographs(self) -> bool:
+    def _side_for(self, side: int) -> int | None:
+        """In which these images are read for a model that would resize them to `side`; None: as they are."""
         assert self.data is not None
         if self.data in CATALOG:
             entry = entry_of(self.data)
-            return entry.resizable and entry.size >= PHOTOGRAPH
+            return side if entry.resizable and entry.size >= PHOTOGRAPH else None
         from antiphase.data.readers.image_folders import own_side
 
-        return own_side(Path(self.data), PHOTOGRAPH - 1) is None
+        return own_side(Path(self.data), side) or side
 
 
 PHOTOGRAPH = 224  # side from which on a data set is one of photographs, which have sizes of their own
