@@ -20,7 +20,6 @@ import torch
 from antiphase import files
 from antiphase.clip_scales import CLIP_SCALES
 from antiphase.measures.seed_intervals import PerSeed, combined
-from antiphase.measures.stats import wilson
 from antiphase.models.clip_config import VARIANTS, clip_of_sizes
 from antiphase.paper.catalog import studies
 from antiphase.paper.claims import CLAIMS
@@ -29,6 +28,7 @@ from antiphase.paper.questions import UserClip
 from antiphase.paper.series import PLAN
 from antiphase.paper.study import Prediction
 from antiphase.paper.verdict_rule import GAP, POWER
+from antiphase.rates import wilson
 from antiphase.scales import ScaleName
 from benchmarks.worlds import IMAGE_SD, OWN_SD, World, deciding, logit_of, logit_sd, verdict_in
 

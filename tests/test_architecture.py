@@ -19,6 +19,8 @@ BELOW = [  # in this order too
     "scales",
     "clip_scales",
     "console",
+    "rates",
+    "tables",
     "locks",
     "files",
     "store",

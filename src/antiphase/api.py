@@ -24,11 +24,11 @@ from tyro.conf import Suppress
 
 from antiphase.attacks import engine
 from antiphase.attacks.config import Attack
-from antiphase.attacks.engine import AttackResult
 from antiphase.attacks.red_flags import call
 from antiphase.config import InputError, fits, from_plain, to_plain
 from antiphase.data.imageset import Images, ImageSet, as_images, as_labels, as_pixels
 from antiphase.measures import alignment, lipschitz, success
+from antiphase.measures.rated_result import RatedResult, RatedSweep, rated
 from antiphase.models.classifier import as_classifier
 from antiphase.models.run import Run
 from antiphase.runtime import pick_device
@@ -41,7 +41,7 @@ T = TypeVar("T")
 # ------------------------------------------------------------------------------------------------- attacks on a classifier
 
 
-def attack(classifier: Any, images: Any, *labels_and_attack: Any, **settings: Any) -> AttackResult:
+def attack(classifier: Any, images: Any, *labels_and_attack: Any, **settings: Any) -> RatedResult:
     """Attack a classifier: `attack(classifier, images, PGD(...))` with an ImageSet, `attack(classifier, x, y, PGD(...))` with
     tensors or NumPy arrays x: (n, C, H, W) in [0,1] and y: (n,). The classifier is a module, a function or a run. The attack may
     also be any callable (model, x, y) -> x_adv. Settings are those of `antiphase.attacks.engine.run`: seed, protocol, batch_size,
@@ -50,10 +50,11 @@ def attack(classifier: Any, images: Any, *labels_and_attack: Any, **settings: An
     if isinstance(what, Sequence):
         raise InputError("attack takes one attack: call sweep(classifier, images, attacks) for several budgets")
     _check_attack(what)
-    return engine.run(_classifier(classifier, images), x, y, what, **{**ids, **_settings(engine.run, settings)})
+    known = {**ids, **_settings(engine.run, settings)}
+    return rated(engine.run(_classifier(classifier, images), x, y, what, **known), what, known.get("ids"))
 
 
-def sweep(classifier: Any, images: Any, *labels_and_attacks: Any, **settings: Any) -> list[AttackResult]:
+def sweep(classifier: Any, images: Any, *labels_and_attacks: Any, **settings: Any) -> RatedSweep:
     """The same over several budgets, smallest first: `sweep(classifier, images, [PGD(...), ...])`."""
     x, y, what, ids = _examples(images, labels_and_attacks)
     if not isinstance(what, Sequence) or isinstance(what, str):
@@ -63,7 +64,10 @@ def sweep(classifier: Any, images: Any, *labels_and_attacks: Any, **settings: An
     for one in what:
         if not isinstance(one, Attack):
             raise InputError(f"sweep takes attacks such as ap.PGD(within=ap.Linf('8/255')), not a {type(one).__name__}")
-    return engine.sweep(_classifier(classifier, images), x, y, what, **{**ids, **_settings(engine.run, settings)})
+    known = {**ids, **_settings(engine.run, settings)}
+    ordered = engine.by_budget(what)
+    results = engine.sweep(_classifier(classifier, images), x, y, ordered, **known)
+    return RatedSweep(rated(result, one, known.get("ids")) for result, one in zip(results, ordered))
 
 
 def transfer(models: Sequence[Any], images: Images, attack: Attack, *, seed: int = 0) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from rich.console import Console
@@ -106,6 +107,12 @@ def say(text: str) -> None:
     """One plain line for the person at the terminal."""
     if _speaks:
         stderr.print(visible(text), markup=False, soft_wrap=True)
+
+
+@cache
+def say_once(text: str) -> None:
+    """The same, but no sentence twice in a process."""
+    say(text)
 
 
 # ------------------------------------------------------------------------------------------------- measures.probes

@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -17,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from torch import nn
+from torch import Tensor, nn
 
 from antiphase.config import InputError
 
@@ -125,3 +127,18 @@ def at_rest(classifier: nn.Module) -> Iterator[None]:
     """`frozen`, and no graph is built: how measures look at a model."""
     with frozen(classifier), torch.no_grad():
         yield
+
+
+# ------------------------------------------------------------------------------------------------- forward mode
+def jvp(f: Callable[[Tensor], Any], x: Tensor, v: Tensor) -> Any:
+    """The derivative of f at x in the direction v, by forward mode: a tensor, or tensors in the form in which f returns them."""
+    _load_forward_mode()
+    return torch.func.jvp(f, (x,), (v,))[1]
+
+
+@cache
+def _load_forward_mode() -> None:
+    """Torch loads its forward mode when it is first used, and warns meanwhile that it uses torch.jit.script itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        torch.func.jvp(torch.sin, (torch.zeros(1),), (torch.ones(1),))

@@ -17,6 +17,7 @@ from antiphase.models.clip_config import preset
 from antiphase.models.convert import convert
 from antiphase.models.run import Run
 from antiphase.models.taps import taps
+from tests.conftest import ROOT
 from tests.models.small_models import TINY, parameters
 
 
@@ -80,6 +81,38 @@ def test_attack_and_measure_run_on_a_clip_with_no_flag_of_its_own_but_the_prompt
     result = json.loads(out)
     assert {"lipschitz", "alignment", "cancellation", "lambda", "correlation"} <= result.keys()
     assert [row["layer"] for row in result["lambda"]][-1] == "text.blocks.0.attn"
+
+
+def test_a_converted_clip_that_reads_bytes_classifies_and_is_attacked_as_the_run_it_was_made_of(
+    fixtures, tmp_path, cli, data_root
+):
+    """The checkpoint of README: the DiffCLIP of results/clip-pair under the authors' names."""
+    assert cli("convert", fixtures / "diffclip_cifar10.pt", tmp_path / "run")[0] == 0
+    given = Run(ROOT / "results/clip-pair/DiffCLIP")
+    for name, tensor in given.model().state_dict().items():
+        assert torch.equal(Run(tmp_path / "run").model().state_dict()[name], tensor)
+    images = load("cifar10", "test", root=data_root).subset(64)
+    first, second = (run.classifier_for(images) for run in (given, Run(tmp_path / "run", prompts="a")))
+    with torch.no_grad():
+        assert torch.equal(first(images.all.pixels), second(images.all.pixels))
+    flags = (
+        "--data",
+        "cifar10",
+        "--data-root",
+        data_root,
+        "--prompts",
+        "a",
+        "--images",
+        64,
+        "--eps",
+        "1/255",
+        "--json",
+    )
+    code, out, err = cli("attack", tmp_path / "run", *flags)
+    assert code == 0, err
+    rates = json.loads(out)["cells"][0]["rates"]
+    assert rates["clean_accuracy"]["value"] > 0.4
+    assert rates["robust_accuracy"]["value"] < rates["clean_accuracy"]["value"]
 
 
 def test_a_pair_of_clips_is_compared_and_reported(converted, cli, data_root, tmp_path):

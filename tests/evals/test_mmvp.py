@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from antiphase.evals.mmvp import statement_rows
-from antiphase.measures.stats import wilson
+from antiphase.rates import wilson
 from tests.evals.small_models import by_name
 
 

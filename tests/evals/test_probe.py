@@ -8,7 +8,7 @@ from antiphase.config import InputError
 from antiphase.evals.config import EvalConfig
 from antiphase.evals.probe import LabelledFeatures, cost_grid, held_out, probe_rows
 from antiphase.evals.rows import per_class
-from antiphase.measures.stats import wilson
+from antiphase.rates import wilson
 from tests.evals.small_models import clusters
 
 

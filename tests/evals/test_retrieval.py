@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from antiphase.evals.retrieval import retrieval_rows
-from antiphase.measures.stats import wilson
+from antiphase.rates import wilson
 from tests.evals.small_models import by_name, unit
 
 

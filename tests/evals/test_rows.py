@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from antiphase.measures.stats import mean_of, wilson
+from antiphase.measures.stats import mean_of
+from antiphase.rates import wilson
 
 
 def test_the_mean_of_sets_has_the_interval_of_independent_parts():

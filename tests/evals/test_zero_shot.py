@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from antiphase.data import load
 from antiphase.evals.features import Encoder
 from antiphase.evals.zero_shot import zero_shot_rows
-from antiphase.measures.stats import wilson
 from antiphase.measures.success import accuracy
+from antiphase.rates import wilson
 from tests.evals.small_models import by_name
 
 

@@ -4,17 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from antiphase.measures.stats import (
-    holm,
-    mcnemar,
-    mean_interval,
-    paired,
-    quantile_interval,
-    ranked_alike,
-    rate,
-    spearman,
-    wilson,
-)
+from antiphase.measures.stats import holm, mcnemar, mean_interval, paired, quantile_interval, ranked_alike, spearman
+from antiphase.rates import rate, wilson
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 10), (3, 10), (10, 10), (57, 100), (1, 1)])

@@ -208,7 +208,7 @@ def sweep(
     the sets contain each other."""
     ids = np.arange(len(x)) if ids is None else ids
     results: list[AttackResult] = []
-    for attack in sorted(attacks, key=lambda a: a.within.eps):
+    for attack in by_budget(attacks):
         if protocol == "paper" or not results:
             results.append(run(classifier, x, y, attack, ids=ids, protocol=protocol, **kwargs))
             continue
@@ -221,6 +221,11 @@ def sweep(
         results.append(_extended(results[-1], standing, fresh))
     flags = order_flags([float(result.success.double().mean()) for result in results])
     return [replace(result, flags=(*result.flags, *flag)) for result, flag in zip(results, flags)]
+
+
+def by_budget(attacks: Sequence[Attack]) -> list[Attack]:
+    """Smallest first."""
+    return sorted(attacks, key=lambda attack: attack.within.eps)
 
 
 def _extended(smaller: AttackResult, standing: Tensor, fresh: AttackResult | None) -> AttackResult:

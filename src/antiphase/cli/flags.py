@@ -45,9 +45,10 @@ class DataFlags:
                 raise InputError("this CLIP has no classes of its own: name images with --data")
             resizable = entry_of(data).resizable
             return replace(self, data=data, image_size=self.image_size or (vision["image"] if resizable else None))
-        if self.data is not None:
-            return self
-        origin, side = about["data"]["origin"], about["data"]["shape"][-1]
+        side = about["data"]["shape"][-1]
+        if self.data is not None:  # a folder is read in the size that the run takes
+            return self if self.data in CATALOG else replace(self, image_size=self.image_size or side)
+        origin = about["data"]["origin"]
         return replace(self, data=origin, image_size=self.image_size or (side if entry_of(origin).resizable else None))
 
     def _of_foreign(self, about: dict[str, Any]) -> DataFlags:
@@ -55,10 +56,17 @@ class DataFlags:
         pixels that it sees; small images as they are, and the model enlarges them."""
         if self.data is None:
             raise InputError(f"it is not known on what {about['title']} was trained: name images with --data")
-        entry = entry_of(self.data)
-        photographs = entry.resizable and (entry.size >= PHOTOGRAPH or self.data not in CATALOG)
-        side = about["source"]["side"] if photographs else None
-        return replace(self, image_size=self.image_size or side)
+        return replace(self, image_size=self.image_size or self._side_for(about["source"]["side"]))
+
+    def _side_for(self, side: int) -> int | None:
+        """In which these images are read for a model that would resize them to `side`; None: as they are."""
+        assert self.data is not None
+        if self.data in CATALOG:
+            entry = entry_of(self.data)
+            return side if entry.resizable and entry.size >= PHOTOGRAPH else None
+        from antiphase.data.readers.image_folders import own_side
+
+        return own_side(Path(self.data), side) or side
 
 
 PHOTOGRAPH = 224  # side from which on a data set is one of photographs, which have sizes of their own

@@ -230,7 +230,7 @@ def run(command: Command) -> dict[str, Any]:
 
 
 def show(result: dict[str, Any]) -> None:
-    from antiphase.measures.stats import wilson
+    from antiphase.rates import wilson
 
     last, n = result["log"][-1], result["test_images"]
     names = {

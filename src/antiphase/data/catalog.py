@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antiphase.config import InputError
+from antiphase.console import say_once
 
 if TYPE_CHECKING:
     from antiphase.data.imageset import ImageSet
@@ -86,7 +87,7 @@ CATALOG: dict[str, CatalogEntry] = {
     "food101": CatalogEntry(("food-101",), size=224, reader="downstream:load_food101"),
 }
 MMVP = CatalogEntry(("MMVP_VLM", "mmvp_vlm", "MMVP_VLM-*", "mmvp"), size=224, splits=TEST)  # statements, no classes
-FOLDER_SIZE = 64  # side of images from a folder of the user's own, unless --image-size says otherwise
+FOLDER_SIZE = 64  # side to which a folder of the user's own is brought; smaller squares of one size keep theirs
 
 
 def check_name(name: str) -> None:
@@ -111,7 +112,7 @@ def load(
     """The `train` or `test` split of a named set, or of a folder of images (one folder per class); `val` where one is published.
 
     Files are looked for below `root`, else below $ANTIPHASE_DATA. `image_size` resizes photographs; digits keep
-    their own.
+    their own. A folder of small squares of one size keeps it too; any other is brought to 64 x 64.
     """
     check_name(name)
     entry = entry_of(name)
@@ -125,12 +126,26 @@ def load(
     folder = find_folder(name, entry, root, download=download) if entry.folders else Path(name)
     module, _, function = entry.reader.partition(":")
     read = getattr(import_module(f"antiphase.data.readers.{module}"), function)
-    images: ImageSet = read(split, folder, image_size or entry.size)
+    size = image_size or (entry.size if name in CATALOG else folder_size(folder))
+    images: ImageSet = read(split, folder, size)
     return replace(images, origin=name if name in CATALOG else str(Path(name).resolve()))
 
 
 def entry_of(name: str) -> CatalogEntry:
     return CATALOG.get(name, CatalogEntry((), FOLDER_SIZE))
+
+
+def folder_size(folder: Path) -> int:
+    """The side in which a folder of the user's own is read where none is asked for."""
+    from antiphase.data.readers.image_folders import own_side
+
+    side = own_side(folder, FOLDER_SIZE)
+    if side is None:
+        say_once(
+            f"the images of {folder} differ in size, are no squares or are larger than {FOLDER_SIZE} x {FOLDER_SIZE}: they are "
+            f"brought to {FOLDER_SIZE} x {FOLDER_SIZE}, unless --image-size (in Python: image_size=) says otherwise"
+        )
+    return side or FOLDER_SIZE
 
 
 def find_folder(name: str, entry: CatalogEntry, root: str | Path | None, *, download: bool = False) -> Path:

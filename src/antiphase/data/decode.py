@@ -8,7 +8,7 @@ import os
 import stat
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,6 +131,34 @@ def stamp(paths: Sequence[Path]) -> str:
     stats = [_stat(path) for path in paths]
     lines = [f"{'/'.join(p.parts[-3:])} {s.st_size} {s.st_mtime_ns}" for p, s in zip(paths, stats)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def native_side(folders: Iterable[Path], at_most: int) -> int | None:
+    """The side of all images below these folders, from the heads of their files, if all are squares of one side of at most so
+    many pixels. A file that cannot be read has no say here: it is refused by name when it is decoded."""
+    sides: set[int] = set()
+    for path in _image_files(folders):
+        try:
+            with Image.open(path) as image:
+                sides.update(image.size)
+        except BROKEN:
+            continue
+        if len(sides) > 1 or max(sides) > at_most:
+            return None
+    return next(iter(sides), None)
+
+
+def _image_files(folders: Iterable[Path]) -> Iterator[Path]:
+    entered = set()
+    for folder in folders:
+        for parent, below, names in os.walk(folder, followlinks=True):
+            if (real := Path(parent).resolve()) in entered:  # by a link that leads back
+                below.clear()
+                continue
+            entered.add(real)
+            below[:] = [name for name in below if not name.startswith(".")]
+            paths = (Path(parent, name) for name in names)
+            yield from (p for p in paths if p.suffix.lower() in IMAGE_SUFFIXES and p.is_file())  # a pipe never ends
 
 
 def _is_broken(source: EncodedSource, row: int) -> bool:

@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphase.config import InputError
+from antiphase.tables import Shown, Table, size_text
+
+LISTED = 12  # classes in the table of a set, at most
 
 
 class PixelSource(Protocol):
@@ -94,8 +97,8 @@ class Batch(NamedTuple):
         return Batch(self.pixels.to(device), self.labels.to(device), self.ids)
 
 
-@dataclass(frozen=True)
-class ImageSet:
+@dataclass(frozen=True, repr=False)
+class ImageSet(Shown):
     """One split of one data set, or a subset of it. Train and test are separate objects and never joined."""
 
     name: str
@@ -146,6 +149,40 @@ class ImageSet:
     @property
     def classes(self) -> int:
         return len(self.class_names)
+
+    @property
+    def title(self) -> str:
+        classes = "1 class" if self.classes == 1 else f"{self.classes:,} classes"
+        return f"{self.name}, {self.split}: {len(self):,} images of {size_text(self.shape)}, {classes}"
+
+    def __repr__(self) -> str:
+        return f"<ImageSet {self.title!r}>"
+
+    def table(self) -> Table:
+        """How many images each class has."""
+        counts = self.summary()["per_class"]
+        listed = counts if len(counts) <= LISTED else counts[: LISTED - 1]
+        rows = [(row["class"], f"{row['images']:,}") for row in listed]
+        if more := counts[len(listed) :]:
+            rows.append((f"{len(more):,} more classes", f"{sum(row['images'] for row in more):,}"))
+        return Table(self.title, ("class", "images"), rows)
+
+    def summary(self) -> dict[str, Any]:
+        """What it is, and how many images each class has."""
+        counts = np.bincount(self.labels, minlength=self.classes).tolist()
+        return {
+            "name": self.name,
+            "split": self.split,
+            "n": len(self),
+            "shape": self.shape,
+            "classes": self.classes,
+            "per_class": [{"class": name, "images": n} for name, n in zip(self.class_names, counts)],
+        }
+
+    def records(self) -> list[dict[str, Any]]:
+        """One per image; no pixels."""
+        rows = zip(self.ids.tolist(), self.labels.tolist())
+        return [{"image": image, "label": label, "class": self.class_names[label]} for image, label in rows]
 
     @property
     def fingerprint(self) -> str:

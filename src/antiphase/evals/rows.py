@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphase.measures.stats import mean_of, rate, wilson
+from antiphase.measures.stats import mean_of
+from antiphase.rates import rate, wilson
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ gate's term is measured beside the two branches (docs/method.md 7); the cosine i
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from antiphase import console
 from antiphase.config import InputError
 from antiphase.data.imageset import Images, ImageSet, as_images
 from antiphase.measures.branch_pairs import (
+    AlignedLayers,
     Alignment,
     Coupling,
     alignment_of,
@@ -71,7 +73,7 @@ def align(
     seed: int = 0,
     batch_size: int = 16,
     device: torch.device | str = "cpu",
-) -> list[Alignment]:
+) -> AlignedLayers:
     """Branch alignment of every layer that has two branches, in one of the READINGS."""
     images = as_images(images)
     check_reading(reading)
@@ -90,7 +92,8 @@ def align(
         "D2": lambda: map_gradients(classifier, images, device=device),
     }
     kind, _, scalar = reading.partition("-")
-    return scalar_alignment(classifier, images, scalar, **near) if kind == "R6" else ways[reading]()
+    layers = scalar_alignment(classifier, images, scalar, **near) if kind == "R6" else ways[reading]()
+    return AlignedLayers(replace(layer, ids=images.ids) for layer in layers)
 
 
 def finite_alignment(
@@ -156,7 +159,7 @@ def controls(
         "shuffled": (classifier if reading != "R5" else None, "shuffled"),
         "pseudo": (softmax if reading != "R5" else None, "pseudo"),
     }
-    measured = {}
+    measured: dict[str, list[Alignment]] = {}
     for name, (model, coupling) in table.items():
         if model is None:
             continue

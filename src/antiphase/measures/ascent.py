@@ -103,7 +103,7 @@ def _energies(classifier: nn.Module, z: Tensor, vs: list[Tensor]) -> dict[int, t
 
     by_layer: dict[int, list[Tensor]] = {}
     for v in vs:
-        for i, pushed in torch.func.jvp(maps, (z,), (v,))[1].items():
+        for i, pushed in runtime.jvp(maps, z, v).items():
             energy = torch.stack([p.flatten(1).pow(2).sum(dim=1) for p in pushed])
             by_layer.setdefault(i, []).append(energy)
     sums = {i: torch.stack(energies).sum(0) for i, energies in by_layer.items()}

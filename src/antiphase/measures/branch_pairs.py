@@ -28,10 +28,12 @@ from torch import Tensor, nn
 from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
 from antiphase.measures.perturbations import points
-from antiphase.measures.stats import Array, Rate, decided, finite, mean_finite, over, rate
+from antiphase.measures.stats import Array, decided, finite, mean_finite, over
 from antiphase.models.attention import Branches
 from antiphase.models.taps import Record, check_finite, gated_layers, look
+from antiphase.rates import Rate, rate
 from antiphase.runtime import at_rest
+from antiphase.tables import Shown, ShownList, Table, number, short_layer, with_interval
 
 # branches: A1 and A2 of each head. shuffled: A1 of a head and A2 of the next. pseudo: heads 2i and 2i+1 of a softmax layer
 Coupling = Literal["branches", "shuffled", "pseudo"]
@@ -306,8 +308,8 @@ def third_of(products: Array, gated: bool) -> ThirdTerm | None:
     return ThirdTerm("gate" if gated else "integral", *(products[..., i, 2] for i in (2, 0, 1)))
 
 
-@dataclass(frozen=True)
-class Alignment:
+@dataclass(frozen=True, repr=False)
+class Alignment(Shown):
     """The two branches of one layer; every other number is derived from these."""
 
     layer: str
@@ -317,6 +319,10 @@ class Alignment:
     ip: Array  # (n, h, K) <J1 v, J2 v>
     third: ThirdTerm | None = None  # of J_DA, besides the branches
     mean_lambda: Array | None = None  # broadcasts to (n, h): over the tokens, where lambda differs between them
+    ids: NDArray[np.int64] | None = None  # (n,) of the images, where they are known
+
+    def __repr__(self) -> str:
+        return f"<Alignment of {self.layer}: {self.n1.shape[0]} images, {self.n1.shape[1]} heads>"
 
     @property
     def probes(self) -> NDArray[np.int64]:
@@ -452,6 +458,14 @@ class Alignment:
             ],
         }
 
+    def table(self) -> Table:
+        """That of all layers, with one row."""
+        return AlignedLayers([self]).table()
+
+    def records(self) -> list[dict[str, Any]]:
+        """One per image and head; images go by their ids, or by their places where these are not known."""
+        return self.rows(np.arange(len(self.n1)) if self.ids is None else self.ids)
+
     @property
     def _third_tables(self) -> dict[str, Array]:
         """The factor and the share of the third term by its name: gate and gate_share; nothing where there is none."""
@@ -476,6 +490,37 @@ class Alignment:
             for i, image in enumerate(ids)
             for h in range(n1.shape[1])
         ]
+
+
+class AlignedLayers(ShownList[Alignment]):
+    """The alignment of several layers on the same images."""
+
+    def table(self) -> Table:
+        """A row for each layer."""
+        layers = self.summary()
+        rows = [
+            (
+                short_layer(row["layer"]),
+                *(number(row[key]) for key in ("lambda", "cos", "amplification")),
+                *_share(row["negative"]),
+                *_share(row["amplifying"]),
+            )
+            for row in layers
+        ]
+        first = layers[0]
+        title = (
+            f"branch alignment: {first['images']:,} images, {first['heads']} heads, {number(first['probes'])} probes per image; "
+            "means and shares of (image, head) pairs, 95 % intervals"
+        )
+        notes = ["s = ||J_DA|| / ||J1|| amplifies where it is above 1; cos < 0: of the pairs whose sign is decided"]
+        if dead := sum(row["dead"] for row in layers):
+            notes.append(f"{dead} pairs with a dead branch are left out")
+        return Table(title, ("layer", "lambda", "cos", "s", "cos < 0", "of", "s > 1", "of"), rows, notes)
+
+
+def _share(rate: dict[str, Any]) -> tuple[str, str]:
+    """A rate with its interval, and its n."""
+    return with_interval(rate, 0), f"{rate['n']:,}"
 
 
 def alignment_of(layer: str, weight: Weight, products: Array) -> Alignment:

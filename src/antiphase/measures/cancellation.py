@@ -43,9 +43,10 @@ from antiphase.measures.branch_pairs import (
 )
 from antiphase.measures.jacobians_forward import PAPER_EPS
 from antiphase.measures.perturbations import Perturbed, check_names, eps_of, perturbed
-from antiphase.measures.stats import Array, finite, log_of, mean_finite, mean_interval, over, rate, spearman
+from antiphase.measures.stats import Array, finite, log_of, mean_finite, mean_interval, over, spearman
 from antiphase.models.attention import Branches
 from antiphase.models.taps import Record, gated_layers
+from antiphase.rates import rate
 from antiphase.runtime import at_rest
 
 Quantity = Literal["maps", "values", "held"]  # `level` in rows and stored results

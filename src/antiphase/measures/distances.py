@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphase.attacks.engine import AttackResult
-from antiphase.measures.stats import Array, largest_finite, mean_interval, quantile_interval, rate
+from antiphase.measures.stats import Array, largest_finite, mean_interval, quantile_interval
+from antiphase.rates import rate
 
 QUANTILES = {"median": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 POINTS = 50  # of the curve, beside zero

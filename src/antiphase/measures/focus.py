@@ -25,8 +25,9 @@ from antiphase.data.imageset import ImageSet
 from antiphase.measures.branch_pairs import finite_look
 from antiphase.measures.jacobians_reverse import entropy
 from antiphase.measures.perturbations import check_names, perturbed
-from antiphase.measures.stats import Array, finite, mean_interval, over, rate
+from antiphase.measures.stats import Array, finite, mean_interval, over
 from antiphase.models.attention import Branches
+from antiphase.rates import rate
 from antiphase.runtime import at_rest
 
 FINE = 8  # parts of a patch's side in which the union of several boxes is counted

@@ -23,9 +23,10 @@ from antiphase.attacks.engine import AttackResult
 from antiphase.data.imageset import Images, ImageSet, as_images
 from antiphase.measures.lipschitz import SampledLipschitz, l_sample
 from antiphase.measures.questions import check_intervention
-from antiphase.measures.stats import Array, mcnemar, mean_interval, paired_rates, rate
+from antiphase.measures.stats import Array, mcnemar, mean_interval, paired_rates
 from antiphase.measures.success import predictions
 from antiphase.models.interventions import intervene
+from antiphase.rates import rate
 from antiphase.runtime import frozen
 
 NONE = "none"

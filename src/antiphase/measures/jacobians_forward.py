@@ -202,7 +202,7 @@ def _push(classifier: nn.Module, x: Tensor, v: Tensor, readout: Readout) -> dict
         return readout(look(classifier, pixels))
 
     def products(tangent: Tensor) -> dict[str, Tensor]:
-        return {layer: gram(pushed) for layer, pushed in torch.func.jvp(maps, (x,), (tangent,))[1].items()}
+        return {layer: gram(pushed) for layer, pushed in runtime.jvp(maps, x, tangent).items()}
 
     by_layer: dict[str, Tensor] = torch.func.vmap(products, out_dims=2)(v)
     for layer, values in by_layer.items():

@@ -27,9 +27,11 @@ from antiphase.data.imageset import Batch, Images, ImageSet, as_images
 from antiphase.measures.ascent import climb
 from antiphase.measures.jacobians_forward import PAPER_EPS
 from antiphase.measures.power_iteration import sigma_max
-from antiphase.measures.stats import Array, median_finite, over, rate
+from antiphase.measures.stats import Array, median_finite, over
 from antiphase.models.taps import Enough, attention_layers, blocks, explicit, look, outputs
+from antiphase.rates import rate
 from antiphase.runtime import at_rest
+from antiphase.tables import Shown, ShownList, Table, number, short_layer
 
 Level = Literal["maps", "branch", "block"]
 LEVELS: dict[Level, str] = {
@@ -94,8 +96,8 @@ def change_ratio(moved: Tensor, clean: Tensor, xi: Tensor) -> Tensor:
 
 
 # ------------------------------------------------------------------------------------------------- L-sample
-@dataclass(frozen=True)
-class SampledLipschitz:
+@dataclass(frozen=True, repr=False)
+class SampledLipschitz(Shown):
     """||f(x+xi) - f(x)|| / ||xi|| of one layer at one level, for each image and draw."""
 
     layer: str
@@ -105,6 +107,10 @@ class SampledLipschitz:
     linf: Array  # (n, M) over ||xi||_inf
     size: Array  # (n,) ||f(x)||_F, for the relative reading
     spectral: Array | None = None  # (n, M) mean over heads of the operator norm of the N x N change, over ||xi||_2
+    ids: NDArray[np.int64] | None = None  # (n,) of the images, where they are known
+
+    def __repr__(self) -> str:
+        return f"<SampledLipschitz of {self.layer}, {self.level}: {len(self.ratios)} images>"
 
     def summary(self) -> dict[str, Any]:
         """Means over images: of the largest, mean and root-mean-square ratio over the draws, the largest per head (divided
@@ -146,6 +152,29 @@ class SampledLipschitz:
             for i, image in enumerate(ids)
         ]
 
+    def table(self) -> Table:
+        """That of all layers, with one row."""
+        return SampledLayers([self]).table()
+
+    def records(self) -> list[dict[str, Any]]:
+        """One per image; images go by their ids, or by their places where these are not known."""
+        return self.rows(np.arange(len(self.ratios)) if self.ids is None else self.ids)
+
+
+class SampledLayers(ShownList[SampledLipschitz]):
+    """L-sample of several layers on the same images."""
+
+    def table(self) -> Table:
+        """A row for each layer."""
+        layers, keys = self.summary(), ("max", "max_se", "per_head_max", "relative_max", "mean", "rms")
+        first = layers[0]
+        return Table(
+            f"local Lipschitz estimate of {first['level']}: {first['n']:,} images, {first['draws']} draws; means over images, "
+            "lower bounds",
+            ("layer", *(key.replace("_", " ") for key in keys)),
+            [(short_layer(row["layer"]), *(number(row[key]) for key in keys)) for row in layers],
+        )
+
 
 def l_sample(
     classifier: nn.Module,
@@ -159,7 +188,7 @@ def l_sample(
     seed: int = 0,
     batch_size: int = 128,
     device: torch.device | str = "cpu",
-) -> list[SampledLipschitz]:
+) -> SampledLayers:
     """L-sample of every layer: xi uniform on [-eps, eps]^n, the same xi for every model; with `clip`, x+xi in [0,1]."""
     images = as_images(images)
     if draws < 1:
@@ -184,10 +213,10 @@ def l_sample(
                 stacked = tuple(torch.stack(column, dim=1).double().cpu() for column in zip(*values))
                 parts.setdefault(layer, []).append((_norm_of(clean[layer], layer).double().cpu(), *stacked))
     joined = {layer: [torch.cat(column).numpy() for column in zip(*part)] for layer, part in parts.items()}
-    return [
-        SampledLipschitz(layer, level, heads[layer], l2, linf, size, *spectra)
+    return SampledLayers(
+        SampledLipschitz(layer, level, heads[layer], l2, linf, size, spectra[0] if spectra else None, images.ids)
         for layer, (size, l2, linf, *spectra) in joined.items()
-    ]
+    )
 
 
 def _ratios(change: Tensor, xi: Tensor, spectral: bool) -> tuple[Tensor, ...]:

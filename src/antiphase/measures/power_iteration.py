@@ -50,7 +50,7 @@ def sigma_max(
     taken, active = torch.zeros(len(x), dtype=torch.int64), torch.ones(len(x), dtype=torch.bool)
     history: list[Tensor] = []
     for _ in range(iterations):
-        (back,) = pull(torch.func.jvp(f, (x,), (v,))[1])
+        (back,) = pull(runtime.jvp(f, x, v))
         history.append(_length(back).sqrt())
         if not history[-1].isfinite().all():
             raise InputError("the Jacobian is not finite: the weights or the images are broken")

@@ -26,10 +26,11 @@ from antiphase.data.imageset import ImageSet
 from antiphase.measures.jacobians_forward import PAPER_EPS
 from antiphase.measures.perturbations import check_names, eps_of, perturbed
 from antiphase.measures.power_iteration import sigma_max
-from antiphase.measures.stats import Array, finite, geometric_interval, mean_interval, over, rate, sign_of
+from antiphase.measures.stats import Array, finite, geometric_interval, mean_interval, over, sign_of
 from antiphase.models.adapters import adapter_of
 from antiphase.models.attention import branches
 from antiphase.models.taps import Record, attention_layers, blocks, explicit
+from antiphase.rates import rate
 from antiphase.runtime import at_rest
 
 

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.stats is loaded when it is first used: it takes seconds
 
-from antiphase.measures.stats import Array, wilson
+from antiphase.measures.stats import Array
+from antiphase.rates import wilson
 
 Statistic = Callable[..., Array]  # arrays (S,), one per model -> (S,)
 SLOPE = 1e-4  # step of the difference quotient by which a statistic is followed, relative

@@ -11,8 +11,8 @@ from torch import nn
 
 from antiphase.attacks.engine import AttackResult
 from antiphase.data.imageset import Images, as_images
-from antiphase.measures.stats import rate
 from antiphase.models.fast_path import fast_path
+from antiphase.rates import rate
 from antiphase.runtime import frozen
 
 DENOMINATORS = {

@@ -19,8 +19,8 @@ from antiphase.attacks import engine
 from antiphase.attacks.config import Attack
 from antiphase.config import InputError, to_plain
 from antiphase.data.imageset import Images, ImageSet, as_images
-from antiphase.measures.stats import rate
 from antiphase.measures.success import predictions
+from antiphase.rates import rate
 
 MEANING = {
     "clean_accuracy": "correct without an attack, of all images",

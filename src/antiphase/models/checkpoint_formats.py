@@ -15,7 +15,7 @@ from torch import Tensor
 
 from antiphase.config import InputError, shown
 from antiphase.models.clip import CLIP
-from antiphase.models.clip_config import CLIPConfig, TextConfig, VisionConfig
+from antiphase.models.clip_config import VOCABULARIES, CLIPConfig, TextConfig, TokenizerName, VisionConfig
 from antiphase.models.config import Attention, Differential, Softmax
 from antiphase.models.weights import Tensors, check_room, check_values, read_state, shape_text, short_name
 
@@ -50,9 +50,14 @@ def _config(
     text = _tower(state, TEXT, words.shape[1], text_heads, "--text-heads", differential, path)
     return CLIPConfig(
         vision=VisionConfig(image=side * patches.shape[-1], patch=patches.shape[-1], **vision),
-        text=TextConfig(context=len(context), vocabulary=len(words), **text),
+        text=TextConfig(context=len(context), vocabulary=len(words), tokenizer=_tokenizer(len(words)), **text),
         joint=_get(state, "image_projection", 2, path).shape[1],
     )
+
+
+def _tokenizer(vocabulary: int) -> TokenizerName:
+    """A tower with one token per byte reads bytes; CLIP's tokenizer has a hundred times as many."""
+    return "bytes" if vocabulary == VOCABULARIES["bytes"] else "clip"
 
 
 def _tower(

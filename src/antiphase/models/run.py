@@ -32,7 +32,9 @@ from antiphase.models.sources import Loaded, check_code, code_digest, load, weig
 from antiphase.models.vit import build
 from antiphase.models.weights import check_room, fill, read_safetensors
 from antiphase.models.zero_shot import class_embeddings, zero_shot, zero_shot_from_embeddings
+from antiphase.rates import Rate
 from antiphase.store import Content, Entry, Question, Store
+from antiphase.tables import Shown, Table, number, size_text, with_interval
 from antiphase.tensors import read_tensors as read_tensor_file
 from antiphase.tensors import write_tensors
 
@@ -109,7 +111,7 @@ class Data(Protocol):
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Shown):
     """A model on disk, self-describing: a trained ViT, a CLIP that classifies by prompts, or a model that was made elsewhere."""
 
     folder: Path  # may be given as a string
@@ -160,6 +162,58 @@ class Run:
         if not rows:
             raise InputError(f"{self.folder / 'log.jsonl'} is missing or empty: no epoch of this run is finished")
         return rows
+
+    def summary(self) -> dict[str, Any]:
+        """What it is, how far its training has come, and how many answers are kept in its folder. No weights are read."""
+        data, last = self.about["data"], (read_log(self.folder) or [{}])[-1]
+        foreign = self.config if isinstance(self.config, ForeignConfig) else None
+        own_classes = foreign.classes if foreign else len(data.get("class_names", ()))
+        return {
+            "run": str(self.folder),
+            "model": self.config.title,
+            "depth": self.config.depth,
+            "shape": self.input_shape,
+            "classes": None if self.by_prompts else own_classes,
+            "data": data.get("name"),
+            "epochs": last.get("epoch"),
+            "complete": foreign is not None or bool((read_progress(self.folder) or {}).get("complete")),
+            "loss": last.get("loss"),
+            "accuracy": _accuracy(last, data.get("test", {}).get("images", 0)),
+            "lambda": last.get("lambda") or {},
+            "answers": _count_answers(self.folder),
+        }
+
+    def table(self) -> Table:
+        """The same; what cannot be read is said."""
+        try:
+            said = self.summary()
+        except InputError as refusal:
+            return Table(f"a run in {self.folder}", ("", ""), [], [str(refusal)])
+        classes = "by prompts" if said["classes"] is None else f"{said['classes']:,} classes"
+        rows = [
+            ("model", f"{said['model']}, depth {said['depth']}"),
+            ("takes", f"{size_text(said['shape'])}, {classes}"),
+        ]
+        if said["data"]:
+            rows.append(("trained on", said["data"]))
+        if said["epochs"] is not None:
+            stopped = "" if said["complete"] else ", not finished"
+            rows.append(("training", f"{said['epochs']} epochs, loss {number(said['loss'])}{stopped}"))
+        if said["accuracy"] is not None:
+            rows.append(("test accuracy", f"{with_interval(said['accuracy'])}, n = {said['accuracy']['n']:,}"))
+        if said["lambda"]:
+            rows.append(("lambda", ", ".join(map(number, said["lambda"].values()))))
+        if said["answers"]:
+            rows.append(("answers kept", ", ".join(f"{name} {n}" for name, n in said["answers"].items())))
+        return Table(said["run"], ("", ""), rows)
+
+    def records(self) -> list[dict[str, Any]]:
+        """One per epoch of the training: its log, with lambda of each layer in a column of its own."""
+        return [
+            {name: value for name, value in row.items() if name != "lambda"}
+            | {f"lambda {layer}": value for layer, value in (row.get("lambda") or {}).items()}
+            for row in self.log
+        ]
 
     @property
     def weights_digest(self) -> str:
@@ -365,6 +419,19 @@ def _kept(store: Store, key: str) -> Entry | None:
     return None
 
 
+def _accuracy(epoch: Mapping[str, Any], n: int) -> dict[str, Any] | None:
+    """The accuracy on n test images after an epoch; None where the log has none."""
+    share = epoch.get("test_accuracy", epoch.get("zero_shot_accuracy"))
+    return Rate(round(share * n), n, n).plain() if share is not None and 0 <= share <= 1 <= n else None
+
+
+def _count_answers(folder: Path) -> dict[str, int]:
+    """By their kind: attacks, measures, ..."""
+    kinds = [kind for kind in sorted(folder.iterdir()) if kind.is_dir() and not (kind / "run.json").exists()]
+    counts = {kind.name: len(list(kind.glob("*.json"))) for kind in kinds}
+    return {kind: n for kind, n in counts.items() if n}
+
+
 class OfClasses(nn.Module):
     """A classifier of many classes on images of some of them: only their logits are compared."""
 
@@ -409,8 +476,8 @@ def check_shape(run: Run, data: Data) -> None:
             )
         if run.config.preprocessing.resize is None and data.shape[1:] != taken[1:]:
             raise InputError(
-                f"{run.config.title} takes images of {_size(taken)} and resizes none, and those of {data.name} are "
-                f"{_size(data.shape)}: give --image-size {taken[-1]}, or state a resizing by --preprocessing"
+                f"{run.config.title} takes images of {size_text(taken)} and resizes none, and those of {data.name} are "
+                f"{size_text(data.shape)}: give --image-size {taken[-1]}, or state a resizing by --preprocessing"
             )
         return
     grey = tuple(run.about["data"].get("shape", ()))  # if a CLIP learned from such: they are broadcast
@@ -419,7 +486,7 @@ def check_shape(run: Run, data: Data) -> None:
         alike = data.shape[0] == taken[0]
         remedy = f"give --image-size {taken[-1]}" if alike else f"{who} looks at {_colour(taken[0])} images"
         raise InputError(
-            f"{run.folder} takes images of {_size(taken)}, and those of {data.name} are {_size(data.shape)}: {remedy}"
+            f"{run.folder} takes images of {size_text(taken)}, and those of {data.name} are {size_text(data.shape)}: {remedy}"
         )
 
 
@@ -433,8 +500,8 @@ def check_classes(run: Run, images: ImageSet) -> None:
     data = run._trained_on
     if tuple(data["shape"]) != images.shape or tuple(data["class_names"]) != images.class_names:
         raise InputError(
-            f"{run.folder} was trained on {data['name']} ({len(data['class_names'])} classes, {_size(data['shape'])}), "
-            f"which does not fit {images.name} ({images.classes} classes, {_size(images.shape)})"
+            f"{run.folder} was trained on {data['name']} ({len(data['class_names'])} classes, {size_text(data['shape'])}), "
+            f"which does not fit {images.name} ({images.classes} classes, {size_text(images.shape)})"
         )
 
 
@@ -458,7 +525,3 @@ def check_baseline(run: Run, base: Run | None) -> None:
 
 def _colour(channels: int) -> str:
     return "colour" if channels == 3 else "grey" if channels == 1 else f"{channels}-channel"
-
-
-def _size(shape: Any) -> str:
-    return " x ".join(map(str, shape))

@@ -16,7 +16,7 @@ import torch
 
 from antiphase import console, runtime
 from antiphase.config import InputError, to_plain
-from antiphase.data.catalog import entry_of, load
+from antiphase.data.catalog import CATALOG, entry_of, load
 from antiphase.data.imageset import ImageSet
 from antiphase.data.pair_catalog import is_captioned, load_pairs
 from antiphase.data.pairs import PairSet
@@ -63,7 +63,8 @@ class Workplace:
 
     def split(self, data: str, split: str, size: int | None = None) -> ImageSet:
         if (data, split, size) not in self.loaded:
-            images = load(data, split, root=self.data_root, image_size=size)
+            fixed = None if data in CATALOG else entry_of(data).size  # what cells of a folder were planned with
+            images = load(data, split, root=self.data_root, image_size=size or fixed)
             self.ledger.check_data(f"{data} at {size}" if size else data, split, images.fingerprint)
             self.loaded[data, split, size] = images
         return self.loaded[data, split, size]

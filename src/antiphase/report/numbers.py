@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from antiphase.config import Budget
+from antiphase.tables import number
 
 Row = dict[str, Any]
 COLUMNS = ("", "reference", "ours", "interval", "reading", "n", "seeds")
@@ -76,25 +77,3 @@ def attack_text(attack: Row) -> str:
     """The name of a stored attack; a patch attack with the patch."""
     patch = (attack.get("within") or {}).get("kind") == "Patch"
     return attack_name(attack) + (f" within {threat_text(attack)}" if patch else "")
-
-
-def number(value: float | None) -> str:
-    """Three significant digits; a dash where there is no number."""
-    return "-" if value is None else f"{value:.3g}"
-
-
-def percent(rate: Row, digits: int = 1) -> str:
-    """A stored rate; one without any trials is undefined."""
-    return "undefined" if rate["value"] is None else f"{100 * rate['value']:.{digits}f} %"
-
-
-def interval_of(rate: Row, digits: int = 1) -> str:
-    """The interval of a stored rate in percent; its n where it has none."""
-    if rate["interval"] is None:
-        return f"n = {rate['n']}"
-    low, high = (100 * v for v in rate["interval"])
-    return f"[{low:.{digits}f}, {high:.{digits}f}]"
-
-
-def with_interval(rate: Row, digits: int = 1) -> str:
-    return f"{percent(rate, digits)} {interval_of(rate, digits)}"

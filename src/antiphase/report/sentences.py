@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, get_args
 from antiphase.config import Budget
 from antiphase.measures.stats import Contrast, Verdict
 from antiphase.paper.verdict_rule import Outcome
-from antiphase.report.numbers import interval_text, percent, value_text, with_interval
+from antiphase.report.numbers import interval_text, value_text
 from antiphase.results.comparison_rule import LEVEL, decide, largest_gap, withheld
+from antiphase.tables import percent, with_interval
 
 Row = dict[str, Any]
 MARKS: dict[Outcome, str] = {
@@ -151,8 +152,8 @@ def _layer_alignment(model: Row, layer: int, row: Row) -> list[str]:
         f"In {where} the input gradients of the two branches point against each other for {with_interval(row['negative'])} of "
         f"(image, head) pairs whose sign is decided; {percent(row['undecided'], 0)} of {row['images']} images x "
         f"{row['heads']} heads are not.",
-        f"In {where} the subtraction makes the map {row['amplification']:.2f} times as sensitive as A1 alone: {row['energy']:.2f} "
-        f"from adding a second branch at a right angle, times {row['angle']:.2f} from the angle between them{_third(row)}.",
+        f"In {where} the subtraction makes the map {row['amplification']:.2f} times as sensitive as A1 alone: "
+        f"{row['energy']:.2f} from adding a second branch at a right angle, times {row['angle']:.2f} from the angle between them{_third(row)}.",
     ]
 
 

@@ -61,7 +61,7 @@ def colour(place: int) -> str:
     return MODELS[place % len(MODELS)]
 
 
-def look_of(place: int) -> dict[str, str]:
+def look_of(place: int) -> dict[str, Any]:
     """How the model at this place is drawn on the whole page: its colour, its mark and its line."""
     return {
         "color": colour(place),

@@ -26,7 +26,7 @@ from antiphase.measures.questions import (
     InterventionQuestion,
     LipschitzQuestion,
 )
-from antiphase.measures.stats import Verdict, paired_rates, rate
+from antiphase.measures.stats import Verdict, paired_rates
 from antiphase.measures.success import DENOMINATORS
 from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.config import ViTConfig
@@ -34,6 +34,7 @@ from antiphase.models.foreign_config import ForeignConfig, Preprocessing
 from antiphase.models.open_model import agreement
 from antiphase.models.run import Run, check_classes
 from antiphase.models.taps import taps
+from antiphase.rates import rate
 from antiphase.results.attack import attack_answers
 from antiphase.results.compare import paired_tests
 from antiphase.results.comparison_rule import decide

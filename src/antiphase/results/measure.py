@@ -38,11 +38,11 @@ from antiphase.measures.questions import (
     PredictionQuestion,
 )
 from antiphase.measures.residual_stream import Propagation, block_sigma, propagation
-from antiphase.measures.stats import rate
 from antiphase.measures.success import predictions
 from antiphase.models.attention import lambda_parts, lambdas
 from antiphase.models.clip import CLIP
 from antiphase.models.run import Run, check_baseline
+from antiphase.rates import rate
 from antiphase.results.shares import in_shares
 from antiphase.store import Content, Entry, Question
 

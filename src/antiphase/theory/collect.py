@@ -404,7 +404,7 @@ def _row_sum_moves(
             return {n: (m.combined, m.lam) if n in gated else (m.combined,) for n, m in two.items()}
 
     with torch.no_grad():
-        pushed = torch.func.jvp(maps, (x,), (v,))[1]
+        pushed = runtime.jvp(maps, x, v)
     moves = {}
     for name, (p, *lam) in pushed.items():
         rows = p.sum(-1) + lam[0][..., 0] if lam else p.sum(-1)

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from antiphase.measures.stats import Array, Verdict, largest_finite, mean_interval, rate
+from antiphase.measures.stats import Array, Verdict, largest_finite, mean_interval
+from antiphase.rates import rate
 
 Figures = dict[str, Any]  # a number, a text, or a rate with hits, n and interval
 

@@ -1,5 +1,6 @@
 """Images in class folders: a user's own, Tiny ImageNet's and ImageNet's."""
 
+import os
 import shutil
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from antiphase.config import InputError
 from antiphase.data import load
-from antiphase.data.readers.image_folders import is_test
+from antiphase.data.readers.image_folders import is_test, own_side
 from tests.data.image_files import png
 
 
@@ -81,3 +82,57 @@ def test_empty_folders_and_missing_annotations_are_named(tmp_path, data_root):
     shutil.copytree(data_root / "coco-tiny" / "val2017", coco / "val2017")
     with pytest.raises(InputError, match=r"instances_val2017\.json is missing"):
         load("coco", "test", root=tmp_path)
+
+
+def folder_of(path, *sides):
+    """A class folder for each of two classes, with images of these sides in turn."""
+    for name in ("cat", "dog"):
+        (path / name).mkdir(parents=True)
+        for i in range(30):
+            (path / name / f"{i}.png").write_bytes(png(8 * i, side=sides[i % len(sides)]))
+    return path
+
+
+@pytest.mark.parametrize("side", [8, 32, 64])
+def test_small_squares_of_one_size_keep_it_to_the_last_bit(tmp_path, side, capsys):
+    folder = folder_of(tmp_path / "own", side)
+    for split in ("train", "test"):
+        images = load(str(folder), split)
+        assert images.shape == (3, side, side)
+        assert images.fingerprint == load(str(folder), split, image_size=side).fingerprint
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("sides", [(32, 40), (96,), (32, 300)])
+def test_a_mixed_or_large_folder_is_brought_to_64_pixels_and_says_so_once(tmp_path, sides, capsys):
+    folder = folder_of(tmp_path / "own", *sides)
+    whole = load(str(folder), "train")
+    assert whole.shape == load(str(folder), "test").shape == (3, 64, 64)
+    assert whole.fingerprint == load(str(folder), "train", image_size=64).fingerprint
+    said = capsys.readouterr().err
+    assert said.count("brought to 64 x 64") == 1
+    assert "--image-size" in said
+    load(str(folder), "train", image_size=48)
+    assert capsys.readouterr().err == ""
+
+
+def test_the_size_of_a_folder_is_that_of_all_its_splits_and_of_nothing_beside_them(tmp_path, capsys):
+    folder_of(tmp_path / "own" / "train", 32)
+    folder_of(tmp_path / "own" / "val", 32)
+    (tmp_path / "own" / "plot.png").write_bytes(png(0, side=500))
+    assert load(str(tmp_path / "own"), "train").shape == (3, 32, 32)
+    (tmp_path / "own" / "val" / "cat" / "large.png").write_bytes(png(0, side=200))
+    assert load(str(tmp_path / "own"), "train").shape == load(str(tmp_path / "own"), "test").shape == (3, 64, 64)
+    assert "brought to 64 x 64" in capsys.readouterr().err
+
+
+def test_links_that_lead_back_pipes_and_broken_files_do_not_decide_the_size(tmp_path):
+    folder = folder_of(tmp_path / "own", 16)
+    (folder / "cat" / "again").symlink_to(folder, target_is_directory=True)
+    os.mkfifo(folder / "dog" / "pipe.png")
+    (folder / "dog" / "broken.png").write_bytes(b"no image")
+    assert own_side(folder, 64) == 16
+    shutil.move(folder / "dog", tmp_path / "elsewhere")
+    (folder / "dog").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    (tmp_path / "elsewhere" / "large.png").write_bytes(png(0, side=20))
+    assert own_side(folder, 64) is None

@@ -5,10 +5,10 @@ import html
 import re
 
 from antiphase.report import theme
-from antiphase.report.numbers import interval_of, number, percent
 from antiphase.report.page import write_page
 from antiphase.report.pages.comparison import comparison_page
 from antiphase.report.sentences import caveats, comparison_headline
+from antiphase.tables import interval_of, number, percent
 
 
 def test_the_page_carries_every_number_with_its_interval(comparison, page):

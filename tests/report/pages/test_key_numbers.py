@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from antiphase.measures.stats import paired_rates
-from antiphase.report.numbers import interval_text, percent
+from antiphase.report.numbers import interval_text
 from antiphase.report.pages.key_numbers import key_numbers
+from antiphase.tables import percent
 from tests.report.changed_comparisons import decided
 
 

@@ -4,12 +4,12 @@ import re
 import shlex
 import shutil
 
-from antiphase.report.numbers import interval_of, percent
 from antiphase.report.page import write_page
 from antiphase.report.page_parts import Table
 from antiphase.report.pages.cards import needs_data
 from antiphase.report.pages.runs import runs_page
 from antiphase.store import Store
+from antiphase.tables import interval_of, percent
 
 
 def test_the_page_of_runs_needs_only_their_folders(pair, comparison, tmp_path):

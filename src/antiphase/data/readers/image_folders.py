@@ -11,7 +11,7 @@ import numpy as np
 
 from antiphase import files
 from antiphase.config import InputError, read_text
-from antiphase.data.decode import IMAGE_SUFFIXES, file_pixels
+from antiphase.data.decode import IMAGE_SUFFIXES, file_pixels, native_side
 from antiphase.data.imageset import ImageSet
 
 VAL_NAMES = ("val", "validation")
@@ -23,6 +23,12 @@ Labelled = list[tuple[Path, int]]
 def load_own_folder(split: str, folder: Path, size: int) -> ImageSet:
     """A folder of the user's own, named after itself."""
     return load_folder(folder.resolve().name, split, folder, size)
+
+
+def own_side(folder: Path, at_most: int) -> int | None:
+    """The side that all images of a folder have, those of every split, where they are squares of at most so many pixels."""
+    splits = [folder / name for name in ("train", *TEST_NAMES) if (folder / name).is_dir()]
+    return native_side(splits or [folder], at_most)
 
 
 def load_folder(name: str, split: str, folder: Path, size: int) -> ImageSet:

@@ -45,7 +45,8 @@ def _budgets(cells: list[Row]) -> Figure:
     kind = cells[0]["attack"]["within"]["kind"]
     unit, words = (1, "L2") if kind == "L2" else (255, f"{kind}, in 255ths of a pixel's range")
     entries = []
-    for (name, label), style in zip(RATES.items(), ({"marker": "o"}, {"marker": "s", "linestyle": "--"})):
+    styles: tuple[dict[str, Any], ...] = ({"marker": "o"}, {"marker": "s", "linestyle": "--"})
+    for (name, label), style in zip(RATES.items(), styles):
         points = rate_points([(unit * cell["eps"], cell["rates"][name]) for cell in cells])
         entries.append((curve(axis, points, color=ONE, **style), label))
     number_axis(axis, (unit * cell["eps"] for cell in cells))

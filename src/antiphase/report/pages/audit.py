@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from antiphase.config import Budget
-from antiphase.report.numbers import interval_text, number, percent, value_text, with_interval
+from antiphase.report.numbers import interval_text, value_text
 from antiphase.report.page_parts import Column, Page, Section, Slot, Table, Value
 from antiphase.report.pages.runs import runs_page
 from antiphase.report.sentences import capital
+from antiphase.tables import number, percent, with_interval
 
 Row = dict[str, Any]
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from antiphase.measures.stats import wilson
+from antiphase.rates import wilson
 from antiphase.report.numbers import interval_text, value_text
 from antiphase.report.page_parts import Value
 

@@ -13,13 +13,13 @@ from antiphase.report.figures.models import (
     sensitivity_figure,
     success_figure,
 )
-from antiphase.report.numbers import interval_of, number, percent
 from antiphase.report.page_parts import Column, Figure, Model, Page, Section, Slot, Table, Value
 from antiphase.report.pages.cards import accuracy, command
 from antiphase.report.pages.key_numbers import key_numbers
 from antiphase.report.sentences import capital, caveats, comparison_headline
 from antiphase.report.words import detail_words
 from antiphase.results.comparison_rule import is_significant
+from antiphase.tables import interval_of, number, percent
 
 Row = dict[str, Any]
 NEEDS = ("models", "paired", "config", "data", "differences", "denominators", "environment")

@@ -8,12 +8,14 @@ import numpy as np
 
 from antiphase.config import Budget
 from antiphase.measures.questions import Rows
-from antiphase.measures.stats import Array, clustered_rate, geometric_interval, over, paired_counts, sign_of
+from antiphase.measures.stats import Array, geometric_interval, over, paired_counts, sign_of
 from antiphase.paper.series import negative
+from antiphase.rates import clustered_rate
 from antiphase.report.figures.models import relative_sensitivity
-from antiphase.report.numbers import interval_text, number, value_text
+from antiphase.report.numbers import interval_text, value_text
 from antiphase.report.page_parts import KeyNumber
 from antiphase.results.comparison_rule import is_significant, largest_gap
+from antiphase.tables import number
 
 Row = dict[str, Any]
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from antiphase.console import stdout
-from antiphase.report.numbers import attack_name, attack_text, eps_of, number, with_interval
+from antiphase.report.numbers import attack_name, attack_text, eps_of
 from antiphase.report.terminal.tables import table
+from antiphase.tables import number, with_interval
 
 Row = dict[str, Any]
 

@@ -6,10 +6,11 @@ from typing import Any
 
 from antiphase.config import Budget
 from antiphase.console import stdout
-from antiphase.report.numbers import interval_text, number, value_text, with_interval
+from antiphase.report.numbers import interval_text, value_text
 from antiphase.report.pages.audit import audit_findings
-from antiphase.report.terminal.measure import short, show_interventions
+from antiphase.report.terminal.measure import show_interventions
 from antiphase.report.terminal.tables import table
+from antiphase.tables import number, short_layer, with_interval
 
 Row = dict[str, Any]
 
@@ -40,7 +41,7 @@ def show_audit(result: Row) -> None:
                 f"{model['name']}: local Lipschitz of the maps (a lower bound), n = {model['lipschitz']['data']['n']} images",
                 ("layer", "max", "per head", "relative"),
                 (
-                    (short(row["layer"]), *(number(row[key]) for key in ("max", "per_head_max", "relative_max")))
+                    (short_layer(row["layer"]), *(number(row[key]) for key in ("max", "per_head_max", "relative_max")))
                     for row in model["lipschitz"]["layers"]
                 ),
             )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from antiphase.console import stdout
-from antiphase.report.numbers import eps_of, with_interval
+from antiphase.report.numbers import eps_of
 from antiphase.report.sentences import findings
 from antiphase.report.terminal.tables import table
+from antiphase.tables import with_interval
 
 Row = dict[str, Any]
 

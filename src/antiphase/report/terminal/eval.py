@@ -6,8 +6,8 @@ from typing import Any
 
 from antiphase.console import stdout
 from antiphase.data.tolerance import ALLOWABLE
-from antiphase.report.numbers import with_interval
 from antiphase.report.terminal.tables import table
+from antiphase.tables import with_interval
 
 Row = dict[str, Any]
 

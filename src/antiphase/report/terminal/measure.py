@@ -7,8 +7,9 @@ from typing import Any
 
 from antiphase.config import Budget
 from antiphase.console import stdout
-from antiphase.report.numbers import attack_text, number, percent, with_interval
+from antiphase.report.numbers import attack_text
 from antiphase.report.terminal.tables import table
+from antiphase.tables import number, percent, short_layer, with_interval
 
 Row = dict[str, Any]
 
@@ -17,11 +18,6 @@ def show_measures(result: Row) -> None:
     for measure, show in SHOWN.items():
         if measure in result:
             show(result[measure])
-
-
-def short(layer: str) -> str:
-    """model.blocks.3.attn -> blocks.3: what every layer's name has in common here is left out."""
-    return layer.removeprefix("visual.").removeprefix("model.").removeprefix("vit.").removesuffix(".attn")
 
 
 def by_layers(rows: list[Row]) -> list[Row]:
@@ -39,7 +35,7 @@ def _show_lipschitz(cells: list[Row]) -> None:
         table(
             f"local Lipschitz of {cell['level']}, n = {cell['data']['n']} images; {cell['reading']}",
             ("layer", *(key.replace("_", " ") for key in keys)),
-            ((short(row["layer"]), *(number(row[key]) for key in keys)) for row in cell["layers"]),
+            ((short_layer(row["layer"]), *(number(row[key]) for key in keys)) for row in cell["layers"]),
         )
         wrong = [row["layer"] for row in cell["layers"] if row.get("sample_at_most_ascent", {"value": 1})["value"] < 1]
         if wrong:
@@ -54,7 +50,7 @@ def _show_alignment(cells: list[Row]) -> None:
             ("layer", "pairs", "cos", "amplified", "cos < 0, decided", "undecided"),
             (
                 (
-                    short(row["layer"]),
+                    short_layer(row["layer"]),
                     pairs,
                     number(row["cos"]),
                     _split(row),
@@ -67,10 +63,10 @@ def _show_alignment(cells: list[Row]) -> None:
         )
         for row in cell["gamma"]:
             stdout.print(
-                f"- {short(row['layer'])} against the baseline's: gamma = ||J1|| / ||J_base|| {number(row['gamma_stacked'])} "
-                f"stacked, {number(row['gamma_per_head'])} per head; ||J_DA|| / ||J_base|| {number(row['ratio_stacked'])} and "
-                f"{number(row['ratio_per_head'])}, above 1 for {with_interval(row['above_one_stacked'], 0)} and "
-                f"{with_interval(row['above_one_per_head'], 0)} of the images",
+                f"- {short_layer(row['layer'])} against the baseline's: gamma = ||J1|| / ||J_base|| "
+                f"{number(row['gamma_stacked'])} stacked, {number(row['gamma_per_head'])} per head; ||J_DA|| / ||J_base|| "
+                f"{number(row['ratio_stacked'])} and {number(row['ratio_per_head'])}, above 1 for "
+                f"{with_interval(row['above_one_stacked'], 0)} and {with_interval(row['above_one_per_head'], 0)} of the images",
                 markup=False,
             )
 
@@ -84,7 +80,7 @@ def _show_cancellation(cells: list[Row]) -> None:
             ("layer", "under", "cos", "alpha", "orthogonal", "CMRR", "cancels"),
             (
                 (
-                    short(row["layer"]),
+                    short_layer(row["layer"]),
                     row["perturbation"],
                     *(number(row[key]) for key in ("cos", "alpha", "reference", "cmrr_median")),
                     with_interval(row["cancels"], 0),
@@ -96,7 +92,7 @@ def _show_cancellation(cells: list[Row]) -> None:
         for row in cell["common_mode"]:
             if row["statistic"] == "cos" and row["level"] == "maps" and row["matched"]:
                 stdout.print(
-                    f"- {short(row['layer'])}, {row['noise']} against {row['attack']} of equal l2: "
+                    f"- {short_layer(row['layer'])}, {row['noise']} against {row['attack']} of equal l2: "
                     f"{row['verdict']} (cos {number(row['under_noise']['value'])} and "
                     f"{number(row['under_attack']['value'])}, n = {row['difference']['n']}, p = {row['p']:.2g})",
                     markup=False,
@@ -111,7 +107,7 @@ def _show_depth(cells: list[Row]) -> None:
             ("block", "under", "relative change", "gain", "slack", "vs lambda = 0"),
             (
                 (
-                    short(layer),
+                    short_layer(layer),
                     curve["perturbation"],
                     number(curve["relative"][k + 1]["value"]),
                     *(number(curve[key][k]["value"]) for key in ("gains", "slack", "counterfactual")),
@@ -135,7 +131,7 @@ def _show_correlation(cells: list[Row]) -> None:
             f"correlation of the two maps and of their changes, n = {cell['data']['n']} images, {cell['coupling']}",
             ("layer", "images", *keys.values()),
             (
-                (short(row["layer"]), row["perturbation"], *(number(row[key]["value"]) for key in keys))
+                (short_layer(row["layer"]), row["perturbation"], *(number(row[key]["value"]) for key in keys))
                 for row in by_layers(cell["layers"])
             ),
         )
@@ -170,7 +166,7 @@ def _show_focus(cells: list[Row]) -> None:
             ("layer", "map", "under", *keys, "changed"),
             (
                 (
-                    short(row["layer"]),
+                    short_layer(row["layer"]),
                     row["map"],
                     row["perturbation"],
                     *(number(row[key]["value"]) for key in keys),
@@ -225,7 +221,7 @@ def _show_lambda(rows: list[Row]) -> None:
     table(
         "lambda = first - second + lambda_init",
         ("layer", *keys, "flags"),
-        ((short(row["layer"]), *(number(row[key]) for key in keys), "; ".join(row["flags"])) for row in rows),
+        ((short_layer(row["layer"]), *(number(row[key]) for key in keys), "; ".join(row["flags"])) for row in rows),
     )
 
 

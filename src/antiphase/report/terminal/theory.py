@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from antiphase.console import stdout
-from antiphase.report.numbers import with_interval
+from antiphase.tables import with_interval
 
 COLOURS = {"holds": "green", "identity": "green", "violated": "red", "postulated;": "yellow", "not": "dim"}
 
