@@ -151,8 +151,9 @@ def _layer_alignment(model: Row, layer: int, row: Row) -> list[str]:
         f"In {where} the input gradients of the two branches point against each other for {with_interval(row['negative'])} of "
         f"(image, head) pairs whose sign is decided; {percent(row['undecided'], 0)} of {row['images']} images x "
         f"{row['heads']} heads are not.",
-        f"In {where} the subtraction makes the map {row['amplification']:.2f} times as sensitive as A1 alone: {row['energy']:.2f} "
-        f"from adding a second branch at a right angle, times {row['angle']:.2f} from the angle between them{_third(row)}.",
+        f"In {where} the subtraction makes the map {row['amplification']:.2f} times as sensitive as A1 alone: "
+        f"{row['energy']:.2f} from adding a second branch at a right angle, times {row['angle']:.2f} from the angle between "
+        f"them{_third(row)}.",
     ]
 
 
