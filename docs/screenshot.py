@@ -1,4 +1,4 @@
-"""python docs/screenshot.py PAGE PNG: the lens of a page as a browser shows it, for README.md."""
+"""python docs/screenshot.py PAGE PNG: the first screen of a comparison's page as a browser shows it, for README.md."""
 
 import shutil
 import sys
@@ -13,13 +13,10 @@ def main(page: str, png: str) -> None:
         sys.exit("screenshot: no Chromium on this machine")
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        seen = chromium.new_page(viewport={"width": 1200, "height": 1500}, color_scheme="light")
-        seen.goto(f"{Path(page).resolve().as_uri()}#lens?query=2.3")
-        seen.wait_for_selector("#lens-root[data-ready]")
-        seen.add_style_tag(content=".bar { visibility: hidden; }")
-        top, bottom = (seen.locator(s).bounding_box() for s in ("#lens h2", ".looks"))
-        height = bottom["y"] + bottom["height"] - top["y"] + 24
-        seen.screenshot(path=png, clip={"x": 24, "y": top["y"] - 16, "width": 1152, "height": height})
+        seen = chromium.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light", device_scale_factor=1.5)
+        seen.goto(Path(page).resolve().as_uri())
+        cards = seen.locator(".key-numbers").bounding_box()
+        seen.screenshot(path=png, clip={"x": 40, "y": 0, "width": 1200, "height": cards["y"] + cards["height"] + 24})
         chromium.close()
 
 
