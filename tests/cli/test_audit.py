@@ -249,3 +249,24 @@ def test_a_set_of_image_files_is_read_as_it_is_needed(tmp_path, cli, monkeypatch
     assert code == 0, err
     assert json.loads(printed)["models"][0]["judged"][0]["attacks"] == ["APGD", "Square"]  # two classes
     assert 0 < len(seen) <= 4
+
+
+def test_a_folder_is_read_in_the_size_of_the_model_but_smaller_squares_of_one_size_as_they_are(tmp_path):
+    """As named sets are: photographs are brought to it, CIFAR is enlarged by the model itself."""
+    from antiphase.cli.flags import TestImages
+    from tests.data.image_files import png
+
+    for name in "ab":
+        (tmp_path / "own" / name).mkdir(parents=True)
+        for i in range(40):
+            (tmp_path / "own" / name / f"{i}.png").write_bytes(png(6 * i, side=32))
+
+    def shape(side, **flags):
+        about = {"model": {"kind": "ForeignConfig"}, "title": "theirs", "source": {"side": side}}
+        return TestImages(data=str(tmp_path / "own"), **flags).choose(about, seed=0).shape
+
+    assert shape(48) == shape(224) == (3, 32, 32)
+    assert shape(16) == (3, 16, 16)
+    assert shape(48, image_size=40) == (3, 40, 40)
+    (tmp_path / "own" / "a" / "photograph.png").write_bytes(png(0, side=300))
+    assert shape(48) == (3, 48, 48)
