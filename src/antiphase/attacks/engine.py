@@ -26,7 +26,7 @@ from antiphase.attacks.compiled import Compile, forwards_at_most, should_compile
 from antiphase.attacks.config import PGD, Attack, Label, MinimalL2, MinimumNorm, Square
 from antiphase.attacks.journal import Journal
 from antiphase.attacks.minimum_norm import smallest_of_all
-from antiphase.attacks.question import Protocol
+from antiphase.attacks.question import Protocol, SweepProtocol
 from antiphase.attacks.red_flags import FEW, check_inputs, check_logits, check_model, model_flags, order_flags
 from antiphase.attacks.registry import ALGORITHMS
 from antiphase.attacks.scheduler import Scheduler
@@ -200,15 +200,34 @@ def sweep(
     y: Tensor,
     attacks: Sequence[Attack],
     *,
-    protocol: Protocol = "fast",
+    protocol: SweepProtocol = "fast",
     ids: NDArray[np.int64] | None = None,
     **kwargs: Any,
 ) -> list[AttackResult]:
     """One result per budget, smallest first. Under `fast` an example that a smaller budget fooled is not attacked again:
-    the sets contain each other."""
+    the sets contain each other. Under `bisect` one that stood at a larger budget is not attacked at smaller ones either."""
     ids = np.arange(len(x)) if ids is None else ids
+    attacks = sorted(attacks, key=lambda a: a.within.eps)
+    if protocol == "bisect":
+        results = _bisected(classifier, x, y, attacks, ids, **kwargs)
+    else:
+        results = _in_order(classifier, x, y, attacks, ids, protocol, **kwargs)
+    flags = order_flags([float(result.success.double().mean()) for result in results])
+    return [replace(result, flags=(*result.flags, *flag)) for result, flag in zip(results, flags)]
+
+
+def _in_order(
+    classifier: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    attacks: Sequence[Attack],
+    ids: NDArray[np.int64],
+    protocol: Protocol,
+    **kwargs: Any,
+) -> list[AttackResult]:
+    """From the smallest budget to the largest."""
     results: list[AttackResult] = []
-    for attack in sorted(attacks, key=lambda a: a.within.eps):
+    for attack in attacks:
         if protocol == "paper" or not results:
             results.append(run(classifier, x, y, attack, ids=ids, protocol=protocol, **kwargs))
             continue
@@ -219,8 +238,52 @@ def sweep(
             known = {"ids": ids[standing.numpy()], "clean_predictions": clean and clean.of(standing)}
             fresh = run(classifier, x[standing], y[standing], attack, protocol=protocol, **known, **kwargs)
         results.append(_extended(results[-1], standing, fresh))
-    flags = order_flags([float(result.success.double().mean()) for result in results])
-    return [replace(result, flags=(*result.flags, *flag)) for result, flag in zip(results, flags)]
+    return results
+
+
+def _bisected(
+    classifier: nn.Module, x: Tensor, y: Tensor, attacks: Sequence[Attack], ids: NDArray[np.int64], **kwargs: Any
+) -> list[AttackResult]:
+    """A binary search for the smallest budget that fools each example: the middle one first, then a smaller one for those that
+    fell and a larger one for those that stood. What is not attacked follows: fooled at any larger budget, not at any smaller."""
+    attacked: dict[int, tuple[Tensor, AttackResult]] = {}  # budget -> which examples, and what became of them
+    everyone = torch.ones(len(x), dtype=torch.bool)
+
+    def search(low: int, high: int, rows: Tensor, clean: CleanPredictions | None) -> None:
+        """Budgets low to high - 1, for the examples that these are open for."""
+        if low == high or not bool(rows.any()):
+            return
+        middle, known = (low + high) // 2, clean and clean.of(rows)
+        result = run(
+            classifier, x[rows], y[rows], attacks[middle], ids=ids[rows.numpy()], clean_predictions=known, **kwargs
+        )
+        attacked[middle] = rows, result
+        fooled, clean = torch.zeros_like(rows), clean or result.clean
+        fooled[rows] = result.success
+        search(low, middle, fooled, clean)
+        search(middle + 1, high, rows & ~fooled, clean)
+
+    search(0, len(attacks), everyone, None)
+    results = [_before_any(attacked[len(attacks) // 2][1])]
+    for budget in range(len(attacks)):
+        results.append(_extended(results[-1], *attacked.get(budget, (~everyone, None))))
+    return results[1:]
+
+
+def _before_any(result: AttackResult) -> AttackResult:
+    """The same examples when nothing has been tried on them."""
+    fooled, spent = torch.zeros_like(result.success), torch.zeros_like(result.forwards)
+    return replace(
+        result,
+        pixels=ChangedPixels(result.pixels.originals),
+        adversarial_prediction=result.clean_prediction,
+        success=fooled,
+        changed_in_restart=fooled[None],
+        distance=torch.zeros_like(result.distance),
+        forwards=spent,
+        backwards=spent,
+        broken_by=None if result.broken_by is None else torch.full_like(result.broken_by, -1),
+    )
 
 
 def _extended(smaller: AttackResult, standing: Tensor, fresh: AttackResult | None) -> AttackResult:

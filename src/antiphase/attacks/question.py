@@ -14,6 +14,9 @@ from antiphase.config import Budget
 from antiphase.store import BACKWARD, Content, Entry, Question, Work
 
 Protocol = Literal["fast", "paper"]  # stop at the first success; take every restart to its own end
+SweepProtocol = Literal[
+    "fast", "paper", "bisect"
+]  # of several budgets; bisect searches for the smallest that fools an image
 Array = np.ndarray[Any, np.dtype[np.float64]]
 SPENT = {"AutoAttack": 0.16}  # of the worst case: measured at 1/255 on a depth-1 DiffViT
 CHECK = (20.0 * BACKWARD, 32)  # the check at a huge budget: 20 steps, on so many images
