@@ -70,7 +70,9 @@ def write_data(part: Figure | Table, folder: Path) -> None:
 
 def _save(drawing: Drawing, form: str, trim: str | None, path: Path) -> None:
     metadata = {"CreationDate": None} if form == "pdf" else {"Software": "antiphase"}  # the same rows, the same bytes
-    drawing.savefig(path, format=form, dpi=300, bbox_inches=trim, metadata=metadata)
+    whole = io.BytesIO()  # matplotlib's PDF writer hides that the disk is full behind an error of its own
+    drawing.savefig(whole, format=form, dpi=300, bbox_inches=trim, metadata=metadata)
+    path.write_bytes(whole.getvalue())
 
 
 def _whole(figure: Figure) -> Drawing:
