@@ -26,7 +26,7 @@ from antiphase.attacks.compiled import Compile, forwards_at_most, should_compile
 from antiphase.attacks.config import PGD, Attack, Label, MinimalL2, MinimumNorm, Square
 from antiphase.attacks.journal import Journal
 from antiphase.attacks.minimum_norm import smallest_of_all
-from antiphase.attacks.question import Protocol, SweepProtocol
+from antiphase.attacks.question import Protocol, SweepProtocol, neighbours, sweep_order
 from antiphase.attacks.red_flags import FEW, check_inputs, check_logits, check_model, model_flags, order_flags
 from antiphase.attacks.registry import ALGORITHMS
 from antiphase.attacks.scheduler import Scheduler
@@ -208,66 +208,24 @@ def sweep(
     the sets contain each other. Under `bisect` one that stood at a larger budget is not attacked at smaller ones either."""
     ids = np.arange(len(x)) if ids is None else ids
     attacks = sorted(attacks, key=lambda a: a.within.eps)
-    if protocol == "bisect":
-        results = _bisected(classifier, x, y, attacks, ids, **kwargs)
-    else:
-        results = _in_order(classifier, x, y, attacks, ids, protocol, **kwargs)
-    flags = order_flags([float(result.success.double().mean()) for result in results])
-    return [replace(result, flags=(*result.flags, *flag)) for result, flag in zip(results, flags)]
-
-
-def _in_order(
-    classifier: nn.Module,
-    x: Tensor,
-    y: Tensor,
-    attacks: Sequence[Attack],
-    ids: NDArray[np.int64],
-    protocol: Protocol,
-    **kwargs: Any,
-) -> list[AttackResult]:
-    """From the smallest budget to the largest."""
-    results: list[AttackResult] = []
-    for attack in attacks:
-        if protocol == "paper" or not results:
-            results.append(run(classifier, x, y, attack, ids=ids, protocol=protocol, **kwargs))
+    settings = {"protocol": "paper" if protocol == "paper" else "fast", **kwargs}
+    results: dict[int, AttackResult] = {}
+    for budget, after in sweep_order(len(attacks), protocol):
+        smaller, larger = (None if number is None else results[number] for number in neighbours(budget, after))
+        if smaller is None and larger is None:
+            results[budget] = run(classifier, x, y, attacks[budget], ids=ids, **settings)
             continue
-        standing = ~results[-1].success
+        known = smaller or _before_any(larger)
+        rows = ~known.success if larger is None else ~known.success & larger.success
         fresh = None
-        if bool(standing.any()):
-            clean = results[0].clean
-            known = {"ids": ids[standing.numpy()], "clean_predictions": clean and clean.of(standing)}
-            fresh = run(classifier, x[standing], y[standing], attack, protocol=protocol, **known, **kwargs)
-        results.append(_extended(results[-1], standing, fresh))
-    return results
-
-
-def _bisected(
-    classifier: nn.Module, x: Tensor, y: Tensor, attacks: Sequence[Attack], ids: NDArray[np.int64], **kwargs: Any
-) -> list[AttackResult]:
-    """A binary search for the smallest budget that fools each example: the middle one first, then a smaller one for those that
-    fell and a larger one for those that stood. What is not attacked follows: fooled at any larger budget, not at any smaller."""
-    attacked: dict[int, tuple[Tensor, AttackResult]] = {}  # budget -> which examples, and what became of them
-    everyone = torch.ones(len(x), dtype=torch.bool)
-
-    def search(low: int, high: int, rows: Tensor, clean: CleanPredictions | None) -> None:
-        """Budgets low to high - 1, for the examples that these are open for."""
-        if low == high or not bool(rows.any()):
-            return
-        middle, known = (low + high) // 2, clean and clean.of(rows)
-        result = run(
-            classifier, x[rows], y[rows], attacks[middle], ids=ids[rows.numpy()], clean_predictions=known, **kwargs
-        )
-        attacked[middle] = rows, result
-        fooled, clean = torch.zeros_like(rows), clean or result.clean
-        fooled[rows] = result.success
-        search(low, middle, fooled, clean)
-        search(middle + 1, high, rows & ~fooled, clean)
-
-    search(0, len(attacks), everyone, None)
-    results = [_before_any(attacked[len(attacks) // 2][1])]
-    for budget in range(len(attacks)):
-        results.append(_extended(results[-1], *attacked.get(budget, (~everyone, None))))
-    return results[1:]
+        if bool(rows.any()):
+            clean = known.clean and known.clean.of(rows)
+            own = {"ids": ids[rows.numpy()], "clean_predictions": clean}
+            fresh = run(classifier, x[rows], y[rows], attacks[budget], **own, **settings)
+        results[budget] = _extended(known, rows, fresh)
+    in_order = [results[budget] for budget in range(len(attacks))]
+    flags = order_flags([float(result.success.double().mean()) for result in in_order])
+    return [replace(result, flags=(*result.flags, *flag)) for result, flag in zip(in_order, flags)]
 
 
 def _before_any(result: AttackResult) -> AttackResult:
