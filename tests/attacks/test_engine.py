@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from antiphase.attacks import APGD, FAB, L2, PGD, Linf, Patch, Square, engine, fgsm
+from antiphase.attacks import APGD, FAB, L2, PGD, AutoAttack, Linf, Patch, Square, engine, fgsm
 from antiphase.measures.success import success_rates
 from tests.attacks.harness import Returns, run, take
 
@@ -157,6 +157,32 @@ def test_a_sweep_contains_its_smaller_budgets_and_misses_nothing(victim, few):
         if i:
             assert (a.success | ~fast[i - 1].success).all()
     assert sum(r.forwards.sum() for r in fast) < sum(r.forwards.sum() for r in paper)
+
+
+@pytest.mark.parametrize("budgets", [(4, 8, 16, 32), (16,), (8, 4)])
+def test_a_sweep_that_bisects_finds_what_the_sweep_in_order_finds_with_fewer_forwards(victim, few, budgets):
+    """But for images that stand at a larger budget and fall at a smaller one, which are few."""
+    attacks = [PGD(within=Linf(f"{e}/255"), steps=10) for e in budgets]
+    args = (victim, few.pixels, few.labels, attacks)
+    fast, bisected = (engine.sweep(*args, ids=few.ids, protocol=p) for p in ("fast", "bisect"))
+    for i, (a, b) in enumerate(zip(fast, bisected)):
+        eps = sorted(attack.within.eps for attack in attacks)[i]
+        assert (a.success | ~b.success).all()  # nothing is claimed that the other does not find
+        assert (a.success != b.success).sum() <= 1
+        assert (b.distance <= eps + 1e-7).all()
+        with torch.no_grad():
+            assert torch.equal(victim(b.adversarial).argmax(dim=1) != b.clean_prediction, b.success)
+        if i:
+            assert (b.success | ~bisected[i - 1].success).all()
+    spent = [sum(int(r.forwards.sum()) for r in results) for results in (fast, bisected)]
+    assert spent[1] < spent[0] if len(budgets) > 2 else spent[1] <= spent[0]
+
+
+def test_a_sweep_that_bisects_takes_attacks_in_stages(victim, few):
+    attacks = [AutoAttack(within=Linf(f"{e}/255"), steps=5, targets=2, queries=20) for e in (4, 16, 48)]
+    results = engine.sweep(victim, few.pixels[:16], few.labels[:16], attacks, ids=few.ids[:16], protocol="bisect")
+    for result in results:
+        assert torch.equal(result.broken_by >= 0, result.success)
 
 
 def test_a_sweep_predicts_clean_images_only_once(victim, few):

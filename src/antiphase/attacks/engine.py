@@ -26,7 +26,7 @@ from antiphase.attacks.compiled import Compile, forwards_at_most, should_compile
 from antiphase.attacks.config import PGD, Attack, Label, MinimalL2, MinimumNorm, Square
 from antiphase.attacks.journal import Journal
 from antiphase.attacks.minimum_norm import smallest_of_all
-from antiphase.attacks.question import Protocol
+from antiphase.attacks.question import Protocol, SweepProtocol, neighbours, sweep_order
 from antiphase.attacks.red_flags import FEW, check_inputs, check_logits, check_model, model_flags, order_flags
 from antiphase.attacks.registry import ALGORITHMS
 from antiphase.attacks.scheduler import Scheduler
@@ -200,27 +200,50 @@ def sweep(
     y: Tensor,
     attacks: Sequence[Attack],
     *,
-    protocol: Protocol = "fast",
+    protocol: SweepProtocol = "fast",
     ids: NDArray[np.int64] | None = None,
     **kwargs: Any,
 ) -> list[AttackResult]:
     """One result per budget, smallest first. Under `fast` an example that a smaller budget fooled is not attacked again:
-    the sets contain each other."""
+    the sets contain each other. Under `bisect` one that stood at a larger budget is not attacked at smaller ones either."""
     ids = np.arange(len(x)) if ids is None else ids
-    results: list[AttackResult] = []
-    for attack in by_budget(attacks):
-        if protocol == "paper" or not results:
-            results.append(run(classifier, x, y, attack, ids=ids, protocol=protocol, **kwargs))
+    attacks = by_budget(attacks)
+    settings = {"protocol": "paper" if protocol == "paper" else "fast", **kwargs}
+    results: dict[int, AttackResult] = {}
+    for budget, after in sweep_order(len(attacks), protocol):
+        smaller, larger = (None if number is None else results[number] for number in neighbours(budget, after))
+        known = smaller
+        if known is None and larger is not None:
+            known = _before_any(larger)
+        if known is None:
+            results[budget] = run(classifier, x, y, attacks[budget], ids=ids, **settings)
             continue
-        standing = ~results[-1].success
+        rows = ~known.success if larger is None else ~known.success & larger.success
         fresh = None
-        if bool(standing.any()):
-            clean = results[0].clean
-            known = {"ids": ids[standing.numpy()], "clean_predictions": clean and clean.of(standing)}
-            fresh = run(classifier, x[standing], y[standing], attack, protocol=protocol, **known, **kwargs)
-        results.append(_extended(results[-1], standing, fresh))
-    flags = order_flags([float(result.success.double().mean()) for result in results])
-    return [replace(result, flags=(*result.flags, *flag)) for result, flag in zip(results, flags)]
+        if bool(rows.any()):
+            clean = known.clean and known.clean.of(rows)
+            own = {"ids": ids[rows.numpy()], "clean_predictions": clean}
+            fresh = run(classifier, x[rows], y[rows], attacks[budget], **own, **settings)
+        results[budget] = _extended(known, rows, fresh)
+    in_order = [results[budget] for budget in range(len(attacks))]
+    flags = order_flags([float(result.success.double().mean()) for result in in_order])
+    return [replace(result, flags=(*result.flags, *flag)) for result, flag in zip(in_order, flags)]
+
+
+def _before_any(result: AttackResult) -> AttackResult:
+    """The same examples when nothing has been tried on them."""
+    fooled, spent = torch.zeros_like(result.success), torch.zeros_like(result.forwards)
+    return replace(
+        result,
+        pixels=ChangedPixels(result.pixels.originals),
+        adversarial_prediction=result.clean_prediction,
+        success=fooled,
+        changed_in_restart=fooled[None],
+        distance=torch.zeros_like(result.distance),
+        forwards=spent,
+        backwards=spent,
+        broken_by=None if result.broken_by is None else torch.full_like(result.broken_by, -1),
+    )
 
 
 def by_budget(attacks: Sequence[Attack]) -> list[Attack]:

@@ -14,9 +14,36 @@ from antiphase.config import Budget
 from antiphase.store import BACKWARD, Content, Entry, Question, Work
 
 Protocol = Literal["fast", "paper"]  # stop at the first success; take every restart to its own end
+SweepProtocol = Literal[
+    "fast", "paper", "bisect"
+]  # of several budgets; bisect searches for the smallest that fools an image
 Array = np.ndarray[Any, np.dtype[np.float64]]
 SPENT = {"AutoAttack": 0.16}  # of the worst case: measured at 1/255 on a depth-1 DiffViT
 CHECK = (20.0 * BACKWARD, 32)  # the check at a huge budget: 20 steps, on so many images
+
+
+def sweep_order(budgets: int, protocol: SweepProtocol) -> list[tuple[int, tuple[int, ...]]]:
+    """In which order a sweep takes its budgets, numbered from the smallest, each with the earlier ones that decide whom it
+    attacks: those that no smaller one of them fooled and every larger one did. Under `paper` everybody."""
+    if protocol == "paper":
+        return [(budget, ()) for budget in range(budgets)]
+    if protocol == "fast":
+        return [(budget, tuple(range(budget))) for budget in range(budgets)]
+    return _halves(0, budgets, ())
+
+
+def _halves(low: int, high: int, before: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:
+    """The middle first, then the half below it and the half above."""
+    if low == high:
+        return []
+    middle = (low + high) // 2
+    after = (*before, middle)
+    return [(middle, before), *_halves(low, middle, after), *_halves(middle + 1, high, after)]
+
+
+def neighbours(budget: int, after: tuple[int, ...]) -> tuple[int | None, int | None]:
+    """Of earlier budgets the next smaller and the next larger one: whom the first fooled and the second did not is settled."""
+    return max((b for b in after if b < budget), default=None), min((b for b in after if b > budget), default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +55,10 @@ class AttackQuestion(Question):
     shared: ClassVar[bool] = True
     has_predictions: ClassVar[bool] = True
     attack: Attack
-    protocol: Protocol = "paper"
-    after: tuple[Any, ...] = ()  # under `fast`: the attacks of smaller budgets, whose victims are not attacked again
+    protocol: SweepProtocol = "paper"
+    after: tuple[
+        Any, ...
+    ] = ()  # of a sweep: the attacks of other budgets that decide whom this one attacks (`sweep_order`)
     seed: int = 0
     save: bool = False  # keep the adversarial images
     eight_bit: bool = False  # pixels on the grid of 255ths

@@ -26,6 +26,7 @@ from antiphase.attacks import (
     fgsm,
 )
 from antiphase.attacks.config import Attack, Label, Version
+from antiphase.attacks.question import SweepProtocol
 from antiphase.cli.flags import OfRuns, TestImages
 from antiphase.config import Budget, InputError, check_fields
 from antiphase.files import require_folder, require_run
@@ -97,7 +98,9 @@ class Command(OfRuns):
     initial_eps: float | None = None  # of ddn (1): the norm to begin with
     label: Label | None = None  # the class to leave (true; of cw, ddn, fmn, minimal-l2 predicted)
     target: Literal["least-likely", "random"] | int | None = None  # the class to reach, of pgd, cw, ...; None: any
-    protocol: Literal["fast", "paper"] = "fast"  # paper: every budget and restart in full; fast: what is not yet fooled
+    protocol: SweepProtocol = (
+        "fast"  # paper: all budgets and restarts in full; fast: not what fell; bisect: nor what stood
+    )
     on: tuple[Path, ...] = ()  # other runs on which these adversarial images are tried too (transfer); keeps the images
     save: bool = False  # keep the adversarial images in the folder of the run
     eight_bit: bool = False  # pixels on the grid of 255ths; with --save as PNG files, verified after reading them again
@@ -112,6 +115,8 @@ class Command(OfRuns):
     def __post_init__(self) -> None:
         check_fields(self, seed=0)
         self.attacks()  # refuses what an attack would refuse
+        if self.on and self.protocol == "bisect":
+            raise InputError("--protocol bisect leaves images out that --on would show: use --protocol fast")
 
     def within(self, eps: Budget) -> ThreatModel:
         if self.norm == "patch":
@@ -141,7 +146,7 @@ class Command(OfRuns):
         wrong = {
             "--eps": self.eps is not None,
             f"--norm {self.norm}": self.norm not in (None, "l2"),
-            "--protocol paper": self.protocol == "paper",
+            f"--protocol {self.protocol}": self.protocol != "fast",
             "--eight-bit": self.eight_bit,
         }
         for flag, used in wrong.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from antiphase.attacks.compiled import Compile, compiling_pays, forwards_at_most
 from antiphase.attacks.config import Attack, MinimalL2, MinimumNorm
 from antiphase.attacks.engine import AttackResult
 from antiphase.attacks.quantize import to_bytes
-from antiphase.attacks.question import AttackAnswer, AttackQuestion, Protocol
+from antiphase.attacks.question import AttackAnswer, AttackQuestion, SweepProtocol, neighbours, sweep_order
 from antiphase.attacks.red_flags import order_flags, unfound_flags
 from antiphase.config import InputError, to_plain
 from antiphase.data.imageset import ImageSet
@@ -37,36 +37,62 @@ def attack_answers(
     images: ImageSet,
     attacks: Sequence[Attack],
     *,
-    protocol: Protocol = "paper",
+    protocol: SweepProtocol = "paper",
     seed: int = 0,
     save: bool = False,
     eight_bit: bool = False,
     compile: Compile = "auto",
     device: torch.device | str = "cpu",
 ) -> list[AttackAnswer]:
-    """One answer per budget, smallest first. Under `fast` a budget attacks only what the smaller ones left standing.
+    """One answer per budget, smallest first. Under `fast` a budget attacks only what the smaller ones left standing, under
+    `bisect` only what is open between two others (attacks/question.py).
 
     An attack without a budget has one answer, with `eps` None and distances beside the rates.
     `compile` is no part of the question: `auto` weighs the whole evaluation, and the answer records what was done.
     """
     model: list[nn.Module] = []  # loaded when the first part has to be computed
-    answers: list[AttackAnswer] = []
-    for attack in sorted(attacks, key=lambda a: a.within.eps):
-        before = answers[-1] if answers and protocol == "fast" else None
-        after = tuple(answer.content["attack"] for answer in answers) if before else ()
+    attacks = engine.by_budget(attacks)
+    by_budget: dict[int, AttackAnswer] = {}
+    for budget, after in sweep_order(len(attacks), protocol):
+        known = Known(*(None if number is None else by_budget[number] for number in neighbours(budget, after)))
         shared: dict[str, Any] = {"protocol": protocol, "seed": seed, "save": save, "eight_bit": eight_bit}
-        question = AttackQuestion(attack=attack, after=after, **shared)
+        earlier = tuple(by_budget[number].content["attack"] for number in after)
+        question = AttackQuestion(attack=attacks[budget], after=earlier, **shared)
 
-        def compute(folder: Path, question: AttackQuestion = question, before: AttackAnswer | None = before) -> Content:
+        def compute(folder: Path, question: AttackQuestion = question, known: Known = known) -> Content:
             if not model:
                 model.append(run.classifier_for(images, device))
             chosen = _decided(compile, model[0], images, attacks)
-            return _compute(model[0], images, question, before, folder, f"{run.name} {question.attack.within}", chosen)
+            return _compute(model[0], images, question, known, folder, f"{run.name} {question.attack.within}", chosen)
 
         entry = run.answer_on(question, images, compute)
-        answers.append(AttackAnswer(entry.content, entry))
+        by_budget[budget] = AttackAnswer(entry.content, entry)
+    answers = [by_budget[budget] for budget in range(len(attacks))]
     flags = order_flags([answer.content["rates"]["asr_change"]["value"] for answer in answers])
     return [answer.with_flags(more) for answer, more in zip(answers, flags)]
+
+
+class Known(NamedTuple):
+    """What is known of the images from the next smaller and the next larger budget that were tried."""
+
+    smaller: AttackAnswer | None = None  # whom it fooled is fooled by a larger budget too
+    larger: AttackAnswer | None = None  # whom it did not fool no smaller budget fools
+
+    def to_attack(self, images: int) -> NDArray[np.bool_]:
+        """(n,): the images that are left to attack"""
+        fallen = np.zeros(images, bool) if self.smaller is None else self.smaller.fooled
+        return ~fallen if self.larger is None else ~fallen & self.larger.fooled
+
+    def column(self, name: str, images: int) -> list[Any]:
+        """A column of every image before any of them is attacked."""
+        if name in ("forwards", "backwards") or (self.smaller is None and self.larger is None):
+            return [0] * images
+        if self.smaller is not None:
+            return list(self.smaller.content["images"][name])
+        if name in ("distance", "broken_by"):
+            return [0.0 if name == "distance" else -1] * images
+        assert self.larger is not None
+        return list(self.larger.content["images"]["clean" if name == "adversarial" else name])
 
 
 def _decided(compile: Compile, model: nn.Module, images: ImageSet, attacks: Sequence[Attack]) -> Compile:
@@ -82,15 +108,14 @@ def _compute(
     model: nn.Module,
     images: ImageSet,
     question: AttackQuestion,
-    before: AttackAnswer | None,
+    known: Known,
     folder: Path,
     label: str,
     compile: Compile,
 ) -> Content:
     """Part by part, each kept until the whole is; several processes have parts of their own."""
     attack, world = question.attack, processes.current()
-    standing = np.ones(len(images), bool) if before is None else ~before.fooled
-    rows, store = np.flatnonzero(standing), Store(folder)
+    rows, store = np.flatnonzero(known.to_attack(len(images))), Store(folder)
     shares = [rows[places] for places in world.shares(len(rows))]
 
     def parts_of(rows: NDArray[np.int64]) -> list[Content]:
@@ -106,7 +131,7 @@ def _compute(
         return parts
 
     parts = [part for own in world.each(lambda: parts_of(shares[world.rank])) for part in own]
-    per_image = _merge(before, np.concatenate(shares), len(images), parts, attack, question.protocol)
+    per_image = _merge(known, np.concatenate(shares), len(images), parts, attack, question.protocol)
     content: Content = {
         "attack": to_plain(attack),
         "eps": None if isinstance(attack, MinimumNorm) else float(attack.within.eps),
@@ -174,7 +199,8 @@ def _part(
     model: nn.Module, images: ImageSet, question: AttackQuestion, path: Path, label: str, compile: Compile
 ) -> Content:
     batch = images.all
-    settings: dict[str, Any] = {name: getattr(question, name) for name in ("seed", "protocol", "eight_bit")}
+    settings: dict[str, Any] = {name: getattr(question, name) for name in ("seed", "eight_bit")}
+    settings |= {"protocol": "paper" if question.protocol == "paper" else "fast"}
     settings |= {"ids": batch.ids, "journal": _journal(path), "label": label, "compile": compile}
     result = engine.run(model, batch.pixels, batch.labels, question.attack, **settings)
     if question.save:
@@ -241,14 +267,14 @@ def _save_png(model: nn.Module, pixels: Tensor, predictions: Tensor, ids: NDArra
 
 
 def _merge(
-    before: AttackAnswer | None,
+    known: Known,
     rows: NDArray[np.int64],
     images: int,
     parts: list[Content],
     attack: Attack,
     protocol: str,
 ) -> dict[str, Any]:
-    """Per-image columns over all images: what a smaller budget broke, and what the parts found on the rest, which are `rows`."""
+    """Per-image columns over all images: what is known from other budgets, and what the parts found on the rest, `rows`."""
     restarts = attack.restarts if protocol == "paper" else 1
     columns: dict[str, Any] = {}
     names = ["label", "clean", "adversarial", "distance", "forwards", "backwards"]
@@ -257,17 +283,13 @@ def _merge(
         names += [f"{column}_{name}" for name in _names(attack) for column in ("distance", "forwards", "backwards")]
     for name in names:
         fresh = [value for part in parts for value in part[name]]
-        whole = (
-            [0] * images
-            if before is None or name in ("forwards", "backwards")
-            else list(before.content["images"][name])
-        )
+        whole = known.column(name, images)
         for row, value in zip(rows, fresh):
             whole[row] = value
         columns[name] = whole
     matrix = np.zeros((restarts, images), dtype=int)
-    if before is not None:
-        matrix[:] = before.changed
+    if known.smaller is not None:
+        matrix[:] = known.smaller.changed
     if parts:
         matrix[:, rows] = np.concatenate(
             [np.array(part["changed_in_run"]).reshape(restarts, -1) for part in parts], axis=1
