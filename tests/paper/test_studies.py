@@ -28,8 +28,9 @@ from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Ask, Model, Train, UserClip
 from antiphase.paper.study import Answers, Missing, Tick
+from antiphase.report.figures.paper_figures import FIGURES
 from antiphase.report.page import write_page
-from antiphase.report.pages.ledger import ledger_page
+from antiphase.report.pages.ledger import IN_THE_PAPER, ledger_page
 from antiphase.scales import SCALES
 from tests.conftest import ROOT, violations
 
@@ -332,11 +333,61 @@ def test_export_writes_rows_tables_and_leaderboard(ledger, cli, tmp_path):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_the_page_of_a_ledger_passes_axe_and_fits(ledger, visit, axe, tmp_path, width, scheme):
+def test_the_page_of_a_ledger_passes_axe_and_fits_with_its_contents_open_and_closed(
+    ledger, visit, axe, tmp_path, width, scheme
+):
     seen = visit(write_page(ledger_page(ledger[0], "smoke"), tmp_path), width=width, scheme=scheme)
     assert seen.locator("table").count() >= len(FOUR)
     assert violations(seen, axe) == []
     assert seen.evaluate("document.documentElement.scrollWidth") <= width
+    links = seen.locator(".bar nav a")
+    if not links.last.is_visible():
+        seen.locator(".menu summary").click()
+        assert violations(seen, axe) == []
+    shown = [link.bounding_box() for link in links.all() if link.is_visible()]
+    assert len(shown) == seen.locator("main > section[id]").count()
+    assert all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in shown)
+    seen.locator(".bar nav a:visible", has_text="Figure 5").click()
+    seen.wait_for_function("location.hash == '#study-fig5'")
+    assert not seen.locator(".menu div").is_visible()  # chosen, and out of the way
+
+
+def test_the_page_of_a_ledger_has_what_was_run_in_the_papers_order_and_a_command_for_the_rest(ledger, visit, tmp_path):
+    folder = ledger[0]
+    seen = visit(write_page(ledger_page(folder, "smoke"), tmp_path))
+    ids = [section.get_attribute("id") for section in seen.locator("main > section").all()]
+    drawn = [name.removeprefix("study-") for name in ids if name.startswith("study-")]
+    order = [*IN_THE_PAPER, *(name for name in studies() if name not in IN_THE_PAPER)]
+    assert drawn == sorted(drawn, key=order.index)
+    assert {"fig2", "fig3", "fig5", "fig6", "noise-vs-attack"} <= set(drawn)  # fig6 reads the cells of fig2a
+    assert ids[-2:] == ["not-run", "made"]
+    lines = seen.locator(".commands li").all_inner_texts()
+    named = {name for name in studies() if any(f"antiphase study run {name} --scale smoke" in line for line in lines)}
+    assert len(lines) == len(named) + 1  # and the lens
+    assert named.isdisjoint({"fig2a", "fig3a", "fig5", "noise-vs-attack", *drawn})
+    assert {"fig2b", "fig2d", "clip-quality", "focus"} <= named
+    parts = {figure.name: set(figure.studies) for figure in FIGURES}
+    assert named | set().union(*(parts.get(name, {name}) for name in drawn)) == set(studies())
+    headings = " ".join(seen.locator("h2, figcaption, summary").all_inner_texts())
+    panels = " ".join(seen.locator(".panels text").all_text_contents())
+    for key in ("asr_change", "cifar10", "lambda", "control:", "noise-vs-attack", "eps "):
+        assert key not in headings + panels, key
+
+
+@pytest.mark.parametrize(
+    "words", ["show fig5 --scale cpu", "show fig2a", "status", "list", "run fig3b --scale cpu --dry-run"]
+)
+def test_nothing_that_study_prints_is_wider_than_80_columns_or_cut_within_a_word(ledger, shell, words):
+    done = shell(
+        "study", *words.split(), "--ledger", "ledger", cwd=ledger[0].parent, env=os.environ | {"COLUMNS": "80"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert max(len(line.rstrip()) for line in done.stdout.splitlines()) <= 80
+    wide = shell(
+        "study", *words.split(), "--ledger", "ledger", cwd=ledger[0].parent, env=os.environ | {"COLUMNS": "400"}
+    )
+    whole = set(wide.stdout.split())
+    assert [word for word in done.stdout.split() if word not in whole and set(word) != {"─"}] == []
 
 
 def test_a_dry_run_of_the_paper_scale_prices_every_cell_and_does_nothing(cli, tmp_path):

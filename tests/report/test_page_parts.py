@@ -11,7 +11,7 @@ def test_the_table_of_a_study_shows_reference_and_measurement_side_by_side_and_n
     titles = [c.title for c in table.columns]
     assert titles == ["what", "reference", "ours", "reading", "n", "seeds", "95 % interval"]
     first, second = ([v.text for v in row] for row in table.rows)
-    assert first == ["ViT, eps 1/255", "41.0 %", "43.2 %", "attack success, all images", "512", "3", "[39.0, 47.0]"]
+    assert first == ["ViT, ε 1/255", "41.0 %", "43.2 %", "attack success, all images", "512", "3", "[39.0, 47.0]"]
     assert second[2] == "not run yet"
     page = Page(title="x", lede="", sections=(Section(name="t", title="T", parts=(table,)),))
     text = write_page(page, tmp_path).read_text()

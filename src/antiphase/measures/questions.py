@@ -259,7 +259,7 @@ class Rows:
 
     def numbers(self, name: str) -> Array:
         """A column as numbers; NaN where there is none."""
-        return np.array([np.nan if value is None else float(value) for value in self.columns[name]])
+        return np.array(self.columns[name], dtype=np.float64)  # None becomes NaN
 
     def where(self, layer: int | None = None, **only: Any) -> NDArray[np.bool_]:
         """Rows whose columns have these values, of one layer by its place in the model or of all."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -216,6 +216,7 @@ def _share_interval(p: float, half: float, images: float) -> tuple[float, float]
     return wilson(p, max(trials, 1.0)) if images else (0.0, 1.0)
 
 
+@lru_cache(maxsize=10_000)  # contrasts of a scale have the same few sizes
 def power(gap: float, variance: float, df: float, image_variance: float) -> float:
     """Of the test at 2.5 % one-sided that an interval makes."""
     chances = (

@@ -181,7 +181,7 @@ class Grid:
     def clip_data(self) -> dict[str, str]:
         """The paper's data sets for CLIP, and what is looked at for each: a surrogate at what it has learned from, a pair of
         the user's own at the data that were named for it."""
-        own = self.pair_data or (None if self.published else self._pairs)
+        own = self.pair_data or (None if self.published else _pairs(self.scale))
         return {name: own or name for name in ("coco", "imagenet")}
 
     def clip_place(self, named: str) -> str:
@@ -198,21 +198,11 @@ class Grid:
         """Models of the published shape: given, or trained at the paper scale. A small pair of the user's own stands in too."""
         return not self.clip(0).surrogate
 
-    @property
-    def _pairs(self) -> str:
-        return CLIP_SCALES[self.scale].pairs or PAPER_PAIRS
-
     def clip(self, seed: int, variant: str = "CLIP", vision: Differential | None = None) -> Model:
         """A CLIP of a variant; `vision` says the attention of a vision-only DiffCLIP more exactly."""
         if self.pair is not None and vision is None and variant in ("CLIP", "DiffCLIP"):
             return self.pair[variant == "DiffCLIP"]
-        scale = CLIP_SCALES[self.scale]
-        ours, theirs = VARIANTS[variant]
-        model = clip_of_sizes(scale, (vision or ours,), (theirs,))
-        training = ContrastiveConfig.at(scale, seed=seed)
-        return TrainClip(
-            model=model, training=training, pairs=self._pairs, prompts=scale.prompts, images=self.s.train_images
-        )
+        return trained_clip(self.scale, seed, variant, vision)
 
     def clips(self, variant: str = "CLIP", vision: Differential | None = None) -> list[Model]:
         return [self.clip(seed, variant, vision) for seed in self.clip_seeds]
@@ -266,6 +256,21 @@ def trained(
         fit_images=s.fit_images if watched else 0,
     )
     return Train(model=model, training=training, data=data, images=images or s.train_images, start=start)
+
+
+def _pairs(scale: ScaleName) -> str:
+    """What CLIPs of this scale learn from."""
+    return CLIP_SCALES[scale].pairs or PAPER_PAIRS
+
+
+@lru_cache(maxsize=10_000)
+def trained_clip(name: ScaleName, seed: int, variant: str, vision: Differential | None) -> TrainClip:
+    """A CLIP at the sizes of the scale."""
+    scale = CLIP_SCALES[name]
+    ours, theirs = VARIANTS[variant]
+    model = clip_of_sizes(scale, (vision or ours,), (theirs,))
+    training, images = ContrastiveConfig.at(scale, seed=seed), SCALES[name].train_images
+    return TrainClip(model=model, training=training, pairs=_pairs(name), prompts=scale.prompts, images=images)
 
 
 # ------------------------------------------------------------------------------------------------- ViT and DiffViT

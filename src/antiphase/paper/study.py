@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from antiphase.config import Budget
 from antiphase.measures.stats import Contrast, Unit
 from antiphase.paper.ledger import Ledger
@@ -42,8 +44,16 @@ class Answers:
             row = self.ledger.row(cell)
             if row is None:
                 raise Missing(cell)
-            self.read[cell.key] = self.ledger.answer(row)
+            self.read[cell.key] = _compact(self.ledger.answer(row))
         return self.read[cell.key]
+
+
+def _compact(content: Content) -> Content:
+    """With what is there of each image as arrays: many lines read it, and lists take more room and time."""
+    images = content.get("images")
+    if not isinstance(images, dict):
+        return content
+    return content | {"images": {name: np.array(v) if isinstance(v, list) else v for name, v in images.items()}}
 
 
 # ------------------------------------------------------------------------------------------------- lines of a table

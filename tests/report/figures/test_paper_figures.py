@@ -71,22 +71,38 @@ def test_figure_2_has_four_panels_and_a_curve_for_each_model_and_data_set(drawn)
     titles = [axis.get_title(loc="left")[:3] for axis in drawing.axes]
     assert titles == ["(a)", "(b)", "(c)", "(d)"]
     first = drawing.axes[0]
-    assert [text.get_text() for text in first.get_legend().get_texts()] == [
+    assert {text.get_text() for text in first.get_legend().get_texts()} == {
         "ViT, CIFAR-10",
         "DiffViT, CIFAR-10",
         "ViT, CIFAR-100",
         "DiffViT, CIFAR-100",
-    ]
+    }
     assert {line.get_color() for line in first.get_lines()} == set(MODELS[:2])
     assert "attack success, all images" in figure.note
     assert "asr_change" not in figure.note + figure.alt
+
+
+@pytest.mark.parametrize(("name", "scale"), [("fig2", "cpu"), ("fig3", "desk"), ("fig5", "desk"), ("fig6", "cpu")])
+def test_no_legend_lies_over_data(name, scale, drawn):
+    _, drawing = drawn(name, scale)
+    legends = [(axis.get_legend().get_window_extent(), axis.bbox) for axis in drawing.axes if axis.get_legend()]
+    assert legends
+    assert all(legend.y0 >= within.y1 - 1 for legend, within in legends)
+
+
+def test_intervals_of_curves_that_share_a_colour_are_bars_and_no_bands(drawn):
+    _, drawing = drawn("fig2", "cpu")
+    kinds = {axis.get_title(loc="left")[:3]: {type(c).__name__ for c in axis.collections} for axis in drawing.axes}
+    assert kinds["(a)"] == {"LineCollection"}  # each model on two data sets
+    assert "LineCollection" not in kinds["(b)"]  # a colour for each curve
 
 
 def test_figure_3c_is_attack_success_against_the_radius_at_each_depth(drawn):
     _, drawing = drawn("fig3", "desk")
     panel = drawing.axes[2]
     assert "L2" in panel.get_xlabel()
-    assert [text.get_text() for text in panel.get_legend().get_texts()][2:] == [f"depth {d}" for d in (1, 2, 4, 8, 12)]
+    named = {text.get_text() for text in panel.get_legend().get_texts()}
+    assert named == {"ViT", "DiffViT", *(f"depth {d}" for d in (1, 2, 4, 8, 12))}
     curves = [line for line in panel.get_lines() if len(line.get_xdata()) > 2]
     assert len(curves) == 2 * 5
     assert all((line.get_ydata()[1:] >= line.get_ydata()[:-1]).all() for line in curves)

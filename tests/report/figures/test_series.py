@@ -4,7 +4,7 @@ import matplotlib
 import pytest
 from matplotlib import pyplot as plt
 
-from antiphase.report.figures.series import boxes, by_layer, curve, number_axis, rate_points
+from antiphase.report.figures.series import apart, boxes, by_layer, curve, number_axis, rate_points
 
 matplotlib.use("Agg")
 
@@ -21,6 +21,23 @@ def test_a_curve_is_sorted_and_its_band_covers_only_points_with_an_interval(axis
     assert line.get_xdata().tolist() == [1, 2, 4]
     (band,) = axis.collections
     assert {x for x, _ in band.get_paths()[0].vertices} == {1, 2}
+
+
+def test_bars_stand_beside_each_other_where_bands_could_not_be_told_apart(axis):
+    points = [(1, 0.2, (0.1, 0.3)), (2, 0.3, (0.2, 0.4))]
+    lines = [curve(axis, points, beside, color="#123456") for beside in apart(2)]
+    axis.figure.canvas.draw()
+    assert len(axis.collections) == 2
+    assert [len(bars.get_segments()) for bars in axis.collections] == [2, 2]
+    left, right = (line.get_transform().transform(line.get_xydata())[0] for line in lines)
+    assert right[0] > left[0]
+    assert right[1] == left[1]
+
+
+def test_a_single_value_shows_its_interval_too(axis):
+    curve(axis, [(1, 0.2, (0.1, 0.3))], color="#123456")
+    (bar,) = axis.collections[0].get_segments()
+    assert bar[:, 1].tolist() == [0.1, 0.3]
 
 
 def test_a_rate_without_images_is_left_out_of_a_curve():

@@ -11,6 +11,7 @@ from pathlib import Path
 import matplotlib
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure as Drawing
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from antiphase import files
 from antiphase.report.page_parts import Figure, Panel, Table
@@ -29,9 +30,10 @@ def svg_of(panel: Panel, wide: bool = False, height: float | None = None) -> str
     """One panel as SVG text for a page: transparent, its colours those of the page's theme."""
     width, usual = WIDE_SIZE if wide else SIZE
     with plt.rc_context(STYLE):
-        drawing, axis = plt.subplots(figsize=(width, height or usual), layout="constrained")
+        drawing, axis = plt.subplots(figsize=(width, height or usual))
         panel(axis)
         buffer = io.StringIO()
+        _lay_out(drawing)
         drawing.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
         plt.close(drawing)
     text = buffer.getvalue()
@@ -69,6 +71,11 @@ def write_data(part: Figure | Table, folder: Path) -> None:
     files.write_text(folder / f"{part.name}.csv", text.getvalue())
 
 
+def _lay_out(drawing: Drawing) -> None:
+    """Room for all words, found once: a figure that has a layout of its own is drawn twice for every file."""
+    ConstrainedLayoutEngine().execute(drawing)
+
+
 def _save(drawing: Drawing, form: str, trim: str | None, path: Path) -> None:
     metadata = {"CreationDate": None} if form == "pdf" else {"Software": "antiphase"}  # the same rows, the same bytes
     drawing.savefig(path, format=form, dpi=300, bbox_inches=trim, metadata=metadata)
@@ -87,11 +94,11 @@ def _whole(figure: Figure) -> Drawing:
         across,
         figsize=(PRINT_WIDTH, sum(rows)),
         squeeze=False,
-        layout="constrained",
         height_ratios=rows,
     )
     for axis, panel in zip(axes.flat, panels):
         panel(axis)
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
+    _lay_out(drawing)
     return drawing

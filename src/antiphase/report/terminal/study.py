@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from textwrap import wrap
 from typing import Any
 
 from antiphase.console import duration, stdout
-from antiphase.report.numbers import COLUMNS, columns_of, worth_noting
+from antiphase.report.numbers import columns_of, worth_noting
 from antiphase.report.terminal.tables import table
+from antiphase.report.words import label_words, reading_words
 
 Row = dict[str, Any]
 COLOURS = {"supported": "green", "partly supported": "green", "not supported": "red", "inconclusive": "yellow"}
 
 
-def _print(text: str, style: str = "") -> None:
-    stdout.print(text, style=style, markup=False, soft_wrap=True)
+def _print(text: str, style: str = "", hang: int = 2) -> None:
+    """Lines no longer than the terminal is wide, broken between words; what is left of one is set in by `hang` more. A word that
+    is longer, such as a path, stays whole."""
+    for line in text.split("\n"):
+        inset = " " * (len(line) - len(line.lstrip()) + hang)
+        whole = {"break_long_words": False, "break_on_hyphens": False}
+        parts = wrap(line, stdout.width, subsequent_indent=inset, **whole)
+        stdout.print("\n".join(parts), style=style, markup=False, soft_wrap=True)
 
 
 def show_table(study: Row) -> None:
-    table(f"{study['title']} (scale {study['scale']})", COLUMNS, map(columns_of, study["lines"]))
+    """One table for each reading, the paper's number beside ours."""
+    _print(f"{study['title']} (scale {study['scale']})", "bold", hang=0)
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for line in study["lines"]:
+        groups.setdefault((line["reading"], *columns_of(line)[-2:]), []).append(line)
+    for (reading, n, seeds), lines in groups.items():
+        sizes = [f"n = {n}"] * (n != "-") + [f"{seeds} seed{'s' * (seeds != '1')}"] * (seeds != "-")
+        _print(reading_words(reading) + f" ({', '.join(sizes)})" * bool(sizes), hang=0)
+        rows = [(label_words(label), *numbers) for label, *numbers in (columns_of(line)[:4] for line in lines)]
+        table("", ("", "reference", "ours", "95 % interval"), rows, words=(0, 2))
     for line in study["lines"]:
         if worth_noting(line):
-            _print(f"- {line['label']}, {line['reading']}: {line['note']}")
+            _print(f"- {label_words(line['label'])}, {reading_words(line['reading'])}: {line['note']}")
 
 
 def show_list(result: Row) -> None:
@@ -38,7 +55,7 @@ def show_study(result: Row) -> None:
         show_list({"studies": [study]})
         _print(f"  {len(study['cells'])} cells at this scale:")
         for cell in study["cells"]:
-            _print(f"    {cell['key']}  {cell['title']}")
+            _print(f"    {cell['key']}  {cell['title']}", hang=14)
         for contrast in study["contrasts"]:
             _print(f"  {contrast['claim']} says above 0: {contrast['name']} ({contrast['reading']})")
         for plan in study["plans"]:
@@ -82,7 +99,7 @@ def show_run(result: Row) -> None:
 
 def _show_plan(result: Row) -> None:
     for cell in result["planned"]:
-        _print(f"{duration(cell['seconds']):>8}  {cell['title']}")
+        _print(f"{duration(cell['seconds']):>8}  {cell['title']}", hang=4)
     todo, total = len(result["planned"]), duration(result["seconds"])
     _print(f"{todo} cells to do, about {total} ({result['basis']}); {result['there']} are there", "bold")
     for name, why in result["absent"].items():
@@ -91,10 +108,11 @@ def _show_plan(result: Row) -> None:
 
 def show_status(result: Row) -> None:
     _print(f"{result['ledger']} at scale {result['scale']}", "bold")
+    widest = max((len(study["name"]) for study in result["studies"]), default=0)
     for study in result["studies"]:
         failed = f", {len(study['failed'])} failed" if study["failed"] else ""
         took = f", {_took(study)}" if study["done"] else ""
-        _print(f"  {study['name']:<16} {study['done']} of {study['cells']} cells{took}{failed}")
+        _print(f"  {study['name']:<{widest}} {study['done']} of {study['cells']} cells{took}{failed}", hang=widest + 1)
         for title, error in study["failed"].items():
             _print(f"    failed: {title}: {error}", "red")
     _print(f"  all: {_took(result)}, cells that studies share counted once")
