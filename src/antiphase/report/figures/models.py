@@ -269,4 +269,4 @@ def _cosine_panel(axis: Any, pairs: Pairs) -> None:
     axis.margins(y=0.2)  # for the words
     axis.locator_params(axis="x", nbins=6)
     axis.grid(axis="x", visible=False)
-    legend_above(axis, entries, f"do the branches of {brief(pairs.model)} react against each other?")
+    legend_above(axis, entries, f"{brief(pairs.model)}: gradients of its branches")
