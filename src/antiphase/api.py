@@ -46,7 +46,8 @@ def attack(classifier: Any, images: Any, *labels_and_attack: Any, **settings: An
     """Attack a classifier: `attack(classifier, images, PGD(...))` with an ImageSet, `attack(classifier, x, y, PGD(...))` with
     tensors or NumPy arrays x: (n, C, H, W) in [0,1] and y: (n,). The classifier is a module, a function or a run. The attack may
     also be any callable (model, x, y) -> x_adv. Settings are those of `antiphase.attacks.engine.run`: seed, protocol, batch_size,
-    eight_bit, journal, compile, ..."""
+    eight_bit, journal, compile, ... The result prints as a table of its rates; `.summary()` has them as numbers, `.to_pandas()` a
+    row per image."""
     x, y, what, ids = _examples(images, labels_and_attack)
     if isinstance(what, Sequence):
         raise InputError("attack takes one attack: call sweep(classifier, images, attacks) for several budgets")
@@ -56,7 +57,8 @@ def attack(classifier: Any, images: Any, *labels_and_attack: Any, **settings: An
 
 
 def sweep(classifier: Any, images: Any, *labels_and_attacks: Any, **settings: Any) -> RatedSweep:
-    """The same over several budgets, smallest first: `sweep(classifier, images, [PGD(...), ...])`.
+    """The same over several budgets, smallest first: `sweep(classifier, images, [PGD(...), ...])`. The list of results
+    prints as a table with a row per budget.
 
     `protocol="bisect"` searches for the smallest budget that fools an image instead of trying one after the other: fewer steps,
     and nearly the same answers (docs/attacks.md says how nearly)."""

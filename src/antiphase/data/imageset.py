@@ -99,7 +99,10 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class ImageSet(Shown):
-    """One split of one data set, or a subset of it. Train and test are separate objects and never joined."""
+    """One split of one data set, or a subset of it. Train and test are separate objects and never joined.
+
+    It prints as a table of its classes; `.summary()` has the numbers, `.to_pandas()` a row per image.
+    """
 
     name: str
     split: str  # "train", "test" or "val"

@@ -74,7 +74,10 @@ def align(
     batch_size: int = 16,
     device: torch.device | str = "cpu",
 ) -> AlignedLayers:
-    """Branch alignment of every layer that has two branches, in one of the READINGS."""
+    """Branch alignment of every layer that has two branches, in one of the READINGS.
+
+    The list prints as a table with a row per layer; `.summary()` has numbers, `.to_pandas()` a row per layer, image and head.
+    """
     images = as_images(images)
     check_reading(reading)
     common: dict[str, Any] = {"coupling": coupling, "seed": seed, "batch_size": batch_size, "device": device}

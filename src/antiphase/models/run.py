@@ -112,7 +112,10 @@ class Data(Protocol):
 
 @dataclass(frozen=True)
 class Run(Shown):
-    """A model on disk, self-describing: a trained ViT, a CLIP that classifies by prompts, or a model that was made elsewhere."""
+    """A model on disk, self-describing: a trained ViT, a CLIP that classifies by prompts, or a model that was made elsewhere.
+
+    It prints as a table; `.summary()` has the numbers, `.to_pandas()` a row per epoch of its training.
+    """
 
     folder: Path  # may be given as a string
     prompts: str | None = None  # how a CLIP words the classes: a named set or a file (models/prompts.py); None: its own
