@@ -78,8 +78,11 @@ class CertificateAnswer:
     def summary(self) -> Content:
         """Certified accuracy, abstentions, and the average certified radius, an image that is not correct counting as 0."""
         correct = self.predicted == self.labels
+        average = mean_interval(np.where(correct, self.radius, 0.0))
+        if average["interval"] is not None:
+            average["interval"][0] = max(average["interval"][0], 0.0)  # a radius is never below
         return {
             "rates": self.curve(),
             "abstained": rate(self.abstained).plain(),
-            "average_radius": mean_interval(np.where(correct, self.radius, 0.0)),
+            "average_radius": average,
         }

@@ -245,7 +245,9 @@ class CertificateQuestion(Question):
         check_most(self, selection=MOST_DRAWS, samples=MOST_DRAWS)
         check_noise(self.sigma)
         if not 0 < self.alpha < 0.5:
-            raise InputError(f"alpha={self.alpha:g} must be above 0 and below 0.5: the chance that a certificate is wrong")
+            raise InputError(
+                f"alpha={self.alpha:g} must be above 0 and below 0.5: the chance that a certificate is wrong"
+            )
         needed = math.floor(math.log(self.alpha) / math.log(0.5)) + 1
         if self.samples < needed:
             raise InputError(
@@ -270,10 +272,10 @@ class SmoothedAttackQuestion(Question):
     folder: ClassVar[str] = "certificates"
     sigma: float
     away_from: tuple[int, ...]  # the class of every image that the attack drives it out of
+    attack: DDN
     samples: int = 1_000  # draws that confirm
     alpha: float = 0.001  # the chance, per image, that a confirmed distance is wrong
     draws: int = 32  # of the smoothed model that is attacked
-    attack: DDN = DDN()
     seed: int = 0
 
     def __post_init__(self) -> None:

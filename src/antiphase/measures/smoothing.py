@@ -38,7 +38,17 @@ from antiphase.models.fast_path import fast_path
 from antiphase.store import Content
 
 BATCH = 128  # noisy copies of one image that the model sees at once
-OUTWARD = (0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0)  # times the perturbation found: where the smoothed model is asked anew
+OUTWARD = (
+    0.7,
+    0.8,
+    0.9,
+    1.0,
+    1.1,
+    1.25,
+    1.5,
+    2.0,
+    3.0,
+)  # times the perturbation found: where the smoothed model is asked anew
 Device = torch.device | str
 
 
