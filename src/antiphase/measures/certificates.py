@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from antiphase.measures.stats import Array, mean_interval, rate
 from antiphase.store import Content
 
-RADII = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0)  # L2, of pixels in [0,1]: where certified accuracy is listed
+RADII = (0, 0.125, 0.25, 0.5, 0.75, 1)  # L2, of pixels in [0,1]: where certified accuracy is listed
 ABSTAINS = -1  # in place of a class
 
 

@@ -124,7 +124,8 @@ class Smoothed(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         draws = len(self.noise)
         noisy = (pixels[:, None] + self.noise.to(pixels)).flatten(0, 1)  # (B D, C, H, W)
-        scores = F.log_softmax(self.classifier(noisy), dim=1).unflatten(0, (-1, draws))  # (B, D, K)
+        scores = F.log_softmax(self.classifier(noisy), dim=1)
+        scores = scores.reshape(len(pixels), draws, -1)  # (B, D, K)
         return scores.logsumexp(dim=1) - math.log(draws)
 
 
@@ -157,7 +158,7 @@ def attack_smoothed(
     at_once = max(1, 2 * BATCH // q.draws)
     own = torch.tensor(q.away_from)
     with runtime.at_rest(smoothed), fast_path(classifier):
-        logits = torch.cat([smoothed(x.to(device)).cpu() for x in batch.pixels.split(at_once)])
+        logits = torch.cat([smoothed(x.to(device)).cpu() for x in torch.split(batch.pixels, at_once)])
     settings: dict[str, Any] = {"ids": batch.ids, "seed": q.seed, "batch_size": at_once, "journal": journal}
     clean = CleanPredictions(logits, own, ())
     result = engine.run(

@@ -224,7 +224,7 @@ def _certificates(runs: list[RunResults]) -> Section:
 def _smoothing(cell: Row) -> str:
     """Noise, draws and images of a certificate, in words."""
     return (
-        f"sigma {cell['sigma']:g}, {cell['samples']} draws per image, wrong with a chance of at most {cell['alpha']:g} per image; "
+        f"sigma {cell['sigma']:g}, {cell['samples']} draws per image, a chance of at most {cell['alpha']:g} to be wrong; "
         f"{cell['data']['n']} {cell['data']['name']} {cell['data']['split']} images, {_conditions(cell)}"
     )
 
