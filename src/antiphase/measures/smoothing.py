@@ -30,6 +30,7 @@ from antiphase import console, runtime
 from antiphase.attacks import engine
 from antiphase.attacks.engine import CleanPredictions
 from antiphase.attacks.red_flags import check_logits
+from antiphase.config import InputError
 from antiphase.data.imageset import Images, ImageSet, as_images
 from antiphase.measures.certificates import certified_radius, leads
 from antiphase.measures.questions import CertificateQuestion, SmoothedAttackQuestion
@@ -55,7 +56,7 @@ Device = torch.device | str
 def certificates(
     classifier: nn.Module,
     images: Images,
-    question: CertificateQuestion,
+    question: CertificateQuestion = CertificateQuestion(),
     *,
     batch_size: int = BATCH,
     device: Device = "cpu",
@@ -65,6 +66,12 @@ def certificates(
 
     What is drawn for an image depends on its id, its pixels and the question: not on order, neighbours or batch size.
     """
+    if not isinstance(question, CertificateQuestion):
+        raise InputError(
+            f"certificates take a CertificateQuestion, such as ap.CertificateQuestion(sigma=0.25), not {question!r}"
+        )
+    if batch_size < 1:
+        raise InputError(f"batch_size={batch_size} must be at least 1")
     images, q = as_images(images), question
     rows: list[dict[str, Any]] = []
     with runtime.at_rest(classifier), fast_path(classifier), console.progress(label, total=len(images)) as advance:

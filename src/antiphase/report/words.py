@@ -12,6 +12,7 @@ READINGS = {
     "union_change": "fooled by any restart, all images",
     "union_correct": "fooled by any restart, images classified correctly",
     "robust_error": "wrong from the start or fooled, all images",
+    "certified accuracy": "certified accuracy of the smoothed model, all images",
     "lambda": "λ",
     "lambda after training": "λ after training",
     "share of correct images that CW fools": "fooled by Carlini-Wagner at any distance, images classified correctly",

@@ -75,7 +75,7 @@ STUDIES = (
         aliases=("x6",),
         title=lambda grid: f"X6: certified accuracy by randomised smoothing, depth 1, {data_name(grid.data)}",
         question="Is less proven of the DiffViT's robustness than of the ViT's, when both are smoothed by noise?",
-        minutes=60.0,
+        minutes=31.5,
         lines=lines,
         predictions=predictions,
     ),
