@@ -406,6 +406,18 @@ ON_RUN: dict[str, Callable[[Path, Path], list[str]]] = {
         str(out),
         *ATTACK[:-2],
     ],
+    "certify": lambda run, _: [
+        "certify",
+        str(run),
+        "--images",
+        "2",
+        "--samples",
+        "20",
+        "--sigma",
+        "0.25",
+        "--device",
+        "cpu",
+    ],
     "theory": lambda run, _: ["theory", str(run), "--base", str(run_of_digits(run.parent / "base")), "--images", "2"],
     "audit": lambda run, out: ["audit", str(run), "--quick", "--images", "2", "--out", str(out), "--device", "cpu"],
     "train": lambda run, out: ["train", "--config", str(run / "run.json"), "--out", str(out), "--device", "cpu"],
@@ -441,7 +453,7 @@ _DOCUMENTS: dict[str, str | bytes] = {
     "NaN": '{"model": NaN}',
     "a zero byte": b'{"model"\x00: 1}',
 }
-for _verb in ("attack", "report", "measure", "eval", "look", "compare", "audit", "train"):
+for _verb in ("attack", "report", "measure", "eval", "look", "compare", "certify", "audit", "train"):
     for _what, _text in _DOCUMENTS.items():
         case(f"{_verb}: run.json is {_what}", _on_run(_verb, lambda _, text=_text: text))
 _FIELDS: dict[tuple[str | int, ...], tuple[Any, ...]] = {

@@ -9,6 +9,7 @@ import antiphase as ap
 from antiphase.config import InputError
 
 N, CLASSES = 4, 5
+SMOOTHING = ap.CertificateQuestion(sigma=0.25, samples=20)
 LINF = ap.PGD(within=ap.Linf("8/255"), steps=2)
 
 
@@ -63,6 +64,9 @@ WORKS = {
     "a sweep as a tuple": lambda: ap.sweep(MODEL, X.numpy(), Y.int(), (LINF,)),
     "accuracy of NumPy arrays": lambda: ap.accuracy(MODEL, (X.numpy(), Y.numpy().astype(np.int32))),
     "accuracy of a function": lambda: ap.accuracy(lambda x: MODEL(x), IMAGES),
+    "certificates at the default noise": lambda: ap.certificates(MODEL, IMAGES),
+    "certificates of a function": lambda: ap.certificates(lambda x: MODEL(x), IMAGES, SMOOTHING),
+    "certificates of NumPy arrays": lambda: ap.certificates(MODEL, (X.numpy(), Y.numpy()), SMOOTHING),
     "another seed": lambda: ap.attack(MODEL, X, Y, LINF, seed=3),
     "an attack of one's own": lambda: ap.attack(MODEL, X, Y, lambda _, x, __: x, within=ap.Linf(0.1)),
     "one image": lambda: ap.attack(MODEL, X[:1], Y[:1], LINF),
@@ -147,6 +151,21 @@ REFUSED = {
     "Lipschitz of None": (lambda: ap.l_sample(None, IMAGES), "no model"),
     "alignment without attention": (lambda: ap.branch_alignment(MODEL, IMAGES, probes=2), "no attention layer"),
     "alignment by an unknown reading": (lambda: ap.branch_alignment(MODEL, IMAGES, "R99"), "R99|no attention"),
+    "certificates at a number": (lambda: ap.certificates(MODEL, IMAGES, 0.25), "CertificateQuestion"),
+    "certificates at no noise": (lambda: ap.certificates(MODEL, IMAGES, ap.CertificateQuestion(sigma=0.0)), "sigma=0"),
+    "certificates in batches of none": (
+        lambda: ap.certificates(MODEL, IMAGES, SMOOTHING, batch_size=0),
+        "batch_size=0",
+    ),
+    "certificates of a class": (lambda: ap.certificates(Tiny, IMAGES, SMOOTHING), "no model"),
+    "certificates of bytes": (lambda: ap.certificates(MODEL, ((255 * X).byte(), Y), SMOOTHING), "uint8"),
+    "certificates with an unknown setting": (
+        lambda: ap.certificates(MODEL, IMAGES, SMOOTHING, sigma=1),
+        "'sigma' is no",
+    ),
+    "certifying no run": (lambda: ap.certify("nowhere"), "nowhere is not a run"),
+    "certifying with an unknown flag": (lambda: ap.certify("nowhere", noise=1), "'noise' is no argument"),
+    "certifying with text as noise": (lambda: ap.certify("nowhere", sigma="loud"), "sigma"),
     "an audit without images": (lambda: ap.audit(MODEL, preprocessing="none"), "on images that are given"),
     "an audit of None": (lambda: ap.audit(None, IMAGES, preprocessing="none"), "no model"),
     "an audit without preprocessing": (lambda: ap.audit(MODEL, IMAGES), "preprocessing"),

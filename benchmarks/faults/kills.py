@@ -17,6 +17,7 @@ KILLED = [
     "attack-saved",
     "minimum-norm",
     "measure",
+    "certify",
     "audit",
     "compare",
     "eval",

@@ -38,6 +38,9 @@ COMMANDS = {
         _command("attack-saved", "attack ViT --eps 16/255 --steps 5 --restarts 1 --images 64 --save", "ViT"),
         _command("minimum-norm", "attack ViT --attack fmn --images 48", "ViT"),
         _command("measure", "measure DiffViT --images 16", "DiffViT"),
+        _command(
+            "certify", "certify DiffViT ViT --sigma 0.25 --images 40 --samples 200 --attack-images 3", "DiffViT ViT"
+        ),
         _command("audit", "audit DiffViT ViT --quick --images 16 --out audit", "DiffViT ViT"),
         _command(
             "compare",

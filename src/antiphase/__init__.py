@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         attack_run,
         audit,
         branch_alignment,
+        certificates,
+        certify,
         compare,
         evaluate,
         l_sample,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from antiphase.data.pairs import of_classes
     from antiphase.measures.distances import distances
     from antiphase.measures.interventions import interventions
+    from antiphase.measures.questions import CertificateQuestion
     from antiphase.measures.success import success_rates
     from antiphase.models import (
         Differential,
@@ -152,6 +155,8 @@ API: dict[str, dict[str, Name]] = {
             "measures.interventions",
             'none, signal_only = ap.interventions(run.classifier(), test.subset(8), pgd, names=["lam=0"], draws=2)',
         ),
+        "CertificateQuestion": Name("measures.questions", "smoothing = ap.CertificateQuestion(sigma=0.25, samples=20)"),
+        "certificates": Name("api", "radii = ap.certificates(run.classifier(), test.subset(4), smoothing)"),
         "l_sample": Name("api", "lipschitz = ap.l_sample(run.classifier(), test.subset(8), draws=4)"),
     },
     "What commands do": {
@@ -159,6 +164,9 @@ API: dict[str, dict[str, Name]] = {
         "measure": Name("api", 'measured = ap.measure(run, images=test.subset(8), measures="alignment", probes=4)'),
         "theory": Name("api", "audit = ap.theory(run, softmax_run, images=test.subset(4), probes=4, draws=2)"),
         "look": Name("api", 'views = ap.look([softmax_run, run], images=test.subset(2), eps=["16/255"], probes=4)'),
+        "certify": Name(
+            "api", "proven = ap.certify(softmax_run, run, images=test.subset(4), sigma=[0.25], samples=20)"
+        ),
         "compare": Name(
             "api", 'both = ap.compare(softmax_run, run, images=test.subset(16), eps=["16/255"], measure_images=8)'
         ),
@@ -178,6 +186,7 @@ __all__ = [
     "PGD",
     "AutoAttack",
     "CLIPConfig",
+    "CertificateQuestion",
     "ContrastiveConfig",
     "Differential",
     "DifferentialV2",
@@ -200,6 +209,8 @@ __all__ = [
     "audit",
     "branch_alignment",
     "build",
+    "certificates",
+    "certify",
     "compare",
     "convert",
     "differentiate",

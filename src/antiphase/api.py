@@ -28,7 +28,7 @@ from antiphase.attacks.question import Protocol, SweepProtocol
 from antiphase.attacks.red_flags import call
 from antiphase.config import InputError, fits, from_plain, to_plain
 from antiphase.data.imageset import Images, ImageSet, as_images, as_labels, as_pixels
-from antiphase.measures import alignment, lipschitz, success
+from antiphase.measures import alignment, lipschitz, smoothing, success
 from antiphase.measures.rated_result import RatedResult, RatedSweep, rated
 from antiphase.models.classifier import as_classifier
 from antiphase.models.run import Run
@@ -180,6 +180,7 @@ def _of_any_model(function: Callable[..., T]) -> Callable[..., T]:
 accuracy = _of_any_model(success.accuracy)
 l_sample = _of_any_model(lipschitz.l_sample)
 branch_alignment = _of_any_model(alignment.align)
+certificates = _of_any_model(smoothing.certificates)
 
 
 # ------------------------------------------------------------------------------------------------- what commands do
@@ -201,6 +202,12 @@ def measure(run: RunLike, images: Images | None = None, **flags: Any) -> dict[st
 def theory(run: RunLike, base: RunLike | None = None, images: Images | None = None, **flags: Any) -> dict[str, Any]:
     """What `antiphase theory` does: every statement of the paper held against a run and its softmax baseline."""
     return _run("theory", images, flags, run=_folder(run), base=None if base is None else _folder(base))
+
+
+def certify(run: RunLike, other: RunLike | None = None, images: Images | None = None, **flags: Any) -> dict[str, Any]:
+    """What `antiphase certify` does: L2 radii within which the smoothed model is proven not to change its prediction, of one run
+    or of two on the same images, and the sandwich certified <= true <= attacked of a few images."""
+    return _run("certify", images, flags, runs=tuple(_folder(one) for one in (run, other) if one is not None))
 
 
 def look(runs: Sequence[RunLike], images: Images | None = None, **flags: Any) -> dict[str, Any]:

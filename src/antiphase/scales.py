@@ -42,6 +42,8 @@ class Scale:
     autoattack_images: int
     cw: tuple[int, int]  # searches, steps of each
     cw_images: int
+    certify_images: int  # of those, for certificates
+    certify_samples: int  # draws per image that bound a probability
     lipschitz_draws: int  # M of L-sample
     probes: int  # K of the forward-mode alignment estimator
     max_probes: int  # doubled up to so many for images whose sign is undecided
@@ -85,6 +87,8 @@ SCALES: dict[ScaleName, Scale] = {
         autoattack_images=32,
         cw=(5, 100),
         cw_images=32,
+        certify_images=16,
+        certify_samples=100,
         lipschitz_draws=8,
         probes=8,
         max_probes=8,
@@ -120,6 +124,8 @@ SCALES: dict[ScaleName, Scale] = {
         autoattack_images=64,
         cw=(5, 100),
         cw_images=64,
+        certify_images=256,
+        certify_samples=500,
         lipschitz_draws=32,
         probes=32,
         max_probes=32,
@@ -155,6 +161,8 @@ SCALES: dict[ScaleName, Scale] = {
         autoattack_images=1_000,
         cw=(9, 200),
         cw_images=2_000,
+        certify_images=1_000,
+        certify_samples=1_000,
         lipschitz_draws=64,
         probes=32,
         max_probes=512,
@@ -193,6 +201,8 @@ SCALES: dict[ScaleName, Scale] = {
         autoattack_images=1_000,
         cw=(9, 1_000),
         cw_images=1_000,
+        certify_images=1_000,
+        certify_samples=10_000,
         lipschitz_draws=64,
         probes=32,
         max_probes=512,

@@ -18,6 +18,7 @@ COMMANDS = {
     "attack": "Attack a trained run: PGD, FGSM, AutoAttack and its parts over a grid of budgets, or for the smallest L2.",
     "measure": "Look into the attention of a trained run: sensitivity, branch alignment, cancellation, lambda.",
     "theory": "Hold each lemma and theorem against a trained run and its softmax baseline.",
+    "certify": "Certify L2 radii of one run or two by randomised smoothing, and attack what is certified.",
     "compare": "Attack and measure two runs on the same images and test their difference.",
     "study": "Run a table or figure of the papers by name, hold it against their numbers, and decide their claims.",
     "look": "Show a few test images to trained runs, clean and attacked, and keep every map for the lens of the report.",

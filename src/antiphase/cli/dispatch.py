@@ -181,6 +181,13 @@ def _whole_numbers(word: str) -> tuple[int, ...]:
         raise InputError(f"{word!r} is no list of whole numbers: write them with commas, such as 1,2") from None
 
 
+def _numbers(word: str) -> tuple[float, ...]:
+    try:
+        return tuple(map(float, word.split(",")))
+    except ValueError:
+        raise InputError(f"{word!r} is no list of numbers: write them with commas, such as 0.12,0.25") from None
+
+
 class Word(NamedTuple):
     """A type that the command line takes as one word, so that a positional argument may follow it."""
 
@@ -206,6 +213,13 @@ WORDS = (
         _whole_numbers,
         tuple,
         lambda value: ",".join(map(str, value)),
+    ),
+    Word(
+        lambda kind: kind == tuple[float, ...],
+        "X[,X...]",
+        _numbers,
+        tuple,
+        lambda value: ",".join(f"{number:g}" for number in value),
     ),
     Word(lambda kind: kind is Names, "NAME[,NAME...]", Names, Names),
     Word(

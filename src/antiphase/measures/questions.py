@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tyro.conf import Suppress  # a field that the command line asks for in another way: as a list, or once for all
 
-from antiphase.attacks.config import PGD
+from antiphase.attacks.config import DDN, PGD
 from antiphase.attacks.threat_model import Linf
-from antiphase.config import Budget, InputError, Names, check_fields
+from antiphase.config import Budget, InputError, Names, check_fields, check_most
 from antiphase.store import BACKWARD, Question, Work
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -22,6 +22,8 @@ Level = Literal["maps", "branch", "block"]
 PAPER_EPS = Budget("8/255")  # the radius within which the paper draws its perturbations
 POWER_ITERATION = 50 * 6  # forward passes' worth of one largest singular value
 ASCENT = 4 * 31 * BACKWARD  # of one L-ascent: four starts of 31 steps
+MOST_DRAWS = 10_000_000  # per image
+MOST_NOISE = 10.0  # beyond it nothing is left of an image
 ATTACK_STEPS = {"pgd": 20, "scrambled": 20, "fgsm": 1}  # gradients that a perturbation takes
 
 
@@ -224,6 +226,77 @@ class InterventionQuestion(Question):
     def work(self) -> Work:
         once = BACKWARD * self.attack.forwards + self.draws + 3
         return Work(per_image=once * (1 + len(self.interventions)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertificateQuestion(Question):
+    """Within which L2 radius of each image is the prediction proven not to change? By randomised smoothing."""
+
+    kind: ClassVar[str] = "certificates"
+    folder: ClassVar[str] = "certificates"
+    sigma: float = 0.25  # of the noise, of pixels in [0,1]
+    selection: int = 100  # draws per image that select the class
+    samples: int = 1_000  # draws per image that bound its probability
+    alpha: float = 0.001  # the chance, per image, that a certificate is wrong
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self, seed=0, selection=1, samples=1)
+        check_most(self, selection=MOST_DRAWS, samples=MOST_DRAWS)
+        check_noise(self.sigma)
+        if not 0 < self.alpha < 0.5:
+            raise InputError(
+                f"alpha={self.alpha:g} must be above 0 and below 0.5: the chance that a certificate is wrong"
+            )
+        needed = math.floor(math.log(self.alpha) / math.log(0.5)) + 1
+        if self.samples < needed:
+            raise InputError(
+                f"samples={self.samples} can certify nothing at alpha={self.alpha:g}, even if all agree: at least {needed} "
+                "are needed"
+            )
+
+    @property
+    def title(self) -> str:
+        return f"certificates at sigma {self.sigma:g}"
+
+    @property
+    def work(self) -> Work:
+        return Work(per_image=self.selection + self.samples)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmoothedAttackQuestion(Question):
+    """How near is an image at which the smoothed model answers another class? Found by an attack, confirmed by draws."""
+
+    kind: ClassVar[str] = "smoothed attack"
+    folder: ClassVar[str] = "certificates"
+    sigma: float
+    away_from: tuple[int, ...]  # the class of every image that the attack drives it out of
+    attack: DDN
+    samples: int = 1_000  # draws that confirm
+    alpha: float = 0.001  # the chance, per image, that a confirmed distance is wrong
+    draws: int = 32  # of the smoothed model that is attacked
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self, seed=0, samples=1, draws=1)
+        check_noise(self.sigma)
+
+    @property
+    def title(self) -> str:
+        return f"{self.attack.name} on the model smoothed at sigma {self.sigma:g}"
+
+    @property
+    def work(self) -> Work:
+        return Work(per_image=BACKWARD * self.draws * self.attack.forwards + 4 * self.samples)
+
+
+def check_noise(sigma: float) -> None:
+    """Noise that there is, in units of pixels."""
+    if not 0 < sigma <= MOST_NOISE:
+        raise InputError(
+            f"sigma={sigma:g} must be above 0 and at most {MOST_NOISE:g}: it is the noise of pixels in [0,1], such as 0.25"
+        )
 
 
 def check_intervention(name: str) -> dict[str, Any]:

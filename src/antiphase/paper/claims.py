@@ -40,6 +40,7 @@ CLAIMS = {
     "E1": "our question: the gap between ViT and DiffViT is smaller on CIFAR-100 than on CIFAR-10",
     "E2": "our question: noise is common-mode in DiffViTs as well (K13)",
     "E3": "our question: what K24 says of DiffCLIP holds of DiffViTs",
+    "E4": "our question: when both are smoothed by noise, less is certified of the DiffViT than of the ViT",
 }  # K: what the papers say; E: an extension, never the verdict on a K
 
 

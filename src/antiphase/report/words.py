@@ -18,6 +18,7 @@ READINGS = {
     "union_change": "fooled by any restart, all images",
     "union_correct": "fooled by any restart, images classified correctly",
     "robust_error": "wrong from the start or fooled, all images",
+    "certified accuracy": "certified accuracy of the smoothed model, all images",
     "lambda": "λ",
     "lambda after training": "λ after training",
     "lambda, from 0.8 on average": "λ, mean over seeds",

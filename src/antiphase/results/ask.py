@@ -7,9 +7,11 @@ import torch
 from antiphase.attacks.question import AttackQuestion
 from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
+from antiphase.measures.questions import CertificateQuestion
 from antiphase.models.run import Run
 from antiphase.results.attack import attack_answers
 from antiphase.results.branch_picture import branch_picture
+from antiphase.results.certify import certificates
 from antiphase.results.look import look
 from antiphase.results.measure import measure
 from antiphase.results.questions import BranchPictureQuestion, LookQuestion
@@ -36,6 +38,8 @@ def ask(
         return look(run, images, question, device=device)
     if isinstance(question, BranchPictureQuestion):
         return branch_picture(run, images, question, device=device)
+    if isinstance(question, CertificateQuestion):
+        return certificates(run, images, question, device=device)
     if isinstance(question, AuditQuestion):
         return theory(run, images, question, base=base, device=device)
     return measure(run, images, question, base=base, device=device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -29,9 +30,7 @@ def compare(runs: Pair, images: ImageSet, config: CompareConfig, *, device: torc
     """All rows of a comparison, as plain values: what `report` draws and writes about."""
     for run in runs:
         check_classes(run, images)
-    if runs[0].folder.resolve() == runs[1].folder.resolve():
-        raise InputError(f"{runs[0].folder} cannot be compared with itself: name two runs")
-    names = [run.name for run in runs] if runs[0].name != runs[1].name else [str(run.folder) for run in runs]
+    check_apart(runs)
     attacks = config.attacks()
     answers = [attack_answers(run, images, attacks, seed=config.seed, device=device) for run in runs]
     measured_on = images.subset(min(config.measure_images or len(images), len(images)), config.seed)
@@ -40,7 +39,7 @@ def compare(runs: Pair, images: ImageSet, config: CompareConfig, *, device: torc
         | _about(run, under_attack)
         | {"attacks": [answer.content for answer in under_attack]}
         | _measured(run, other, measured_on, config, device)
-        for name, run, other, under_attack in zip(names, runs, reversed(runs), answers)
+        for name, run, other, under_attack in zip(distinct_names(runs), runs, reversed(runs), answers)
     ]
     return {
         "format": 2,
@@ -53,6 +52,19 @@ def compare(runs: Pair, images: ImageSet, config: CompareConfig, *, device: torc
         "looks": [_look(run, images, config, device) for run in runs],
         "environment": runtime.environment(),
     }
+
+
+def check_apart(runs: Sequence[Run]) -> None:
+    """No run is held against itself."""
+    folders = [run.folder.resolve() for run in runs]
+    if len(set(folders)) < len(folders):
+        raise InputError(f"{runs[0].folder} cannot be compared with itself: name two runs")
+
+
+def distinct_names(runs: Sequence[Run]) -> list[str]:
+    """Of runs side by side: their folders where names are the same."""
+    names = [run.name for run in runs]
+    return names if len(set(names)) == len(names) else [str(run.folder) for run in runs]
 
 
 def differences(first: Run, second: Run) -> list[str]:

@@ -1,4 +1,4 @@
-"""What `compare`, `look` and `attack --on` ask of runs, each as one frozen config. No torch."""
+"""What `compare`, `certify`, `look` and `attack --on` ask of runs, each as one frozen config. No torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 from antiphase.attacks import APGD, CW, DDN, FMN, PGD, AutoAttack, Linf, MinimalL2, Square
 from antiphase.attacks.config import STORED_AS_RUNS, Attack
 from antiphase.attacks.question import Protocol
-from antiphase.config import Budget, InputError, check_fields
+from antiphase.config import Budget, InputError, check_fields, check_most
+from antiphase.measures.questions import MOST_DRAWS, CertificateQuestion
 from antiphase.store import BACKWARD, Question, Work
 
 
@@ -96,6 +97,35 @@ class CompareConfig:
 
     def attacks(self) -> list[PGD]:
         return [PGD(within=Linf(eps), steps=self.steps, restarts=self.restarts) for eps in budgets(self.eps)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifyConfig:
+    """What is certified of a model, and how its certificates are put to the test."""
+
+    sigma: tuple[float, ...] = (0.12, 0.25, 0.5)  # of the noise, of pixels in [0,1], separated by commas
+    selection: int = 100  # draws per image that select its class
+    samples: int = 1_000  # draws per image that bound the probability of this class
+    alpha: float = 0.001  # the chance, per image, that a certificate is wrong
+    attack_images: int = 8  # of the images: the smoothed model is attacked there; 0: none
+    attack_draws: int = 32  # of noise, in each step of that attack
+    attack_steps: int = 50  # of that attack
+    seed: int = 0  # of the subset and of the noise
+
+    def __post_init__(self) -> None:
+        check_fields(self, seed=0, attack_images=0, attack_draws=1)
+        check_most(self, attack_draws=MOST_DRAWS)
+        if not self.questions():  # which refuse what is no noise
+            raise InputError("there is no noise to smooth with: give --sigma, as in --sigma 0.12,0.25")
+        self.attack()
+
+    def questions(self) -> list[CertificateQuestion]:
+        """One for each noise, the smallest first."""
+        shared = {name: getattr(self, name) for name in ("selection", "samples", "alpha", "seed")}
+        return [CertificateQuestion(sigma=sigma, **shared) for sigma in sorted(set(self.sigma))]
+
+    def attack(self) -> DDN:
+        return DDN(steps=self.attack_steps)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,8 @@ from antiphase.report.pages.runs import runs_page
 from antiphase.store import Store
 from antiphase.tables import interval_of, percent
 
+ANSWERS = ("attacks", "certificates", "measures", "looks", "evals")  # folders of a run
+
 
 def test_the_page_of_runs_needs_only_their_folders(pair, comparison, tmp_path):
     page = runs_page([run.folder for run in pair])
@@ -25,9 +27,9 @@ def test_the_page_of_runs_needs_only_their_folders(pair, comparison, tmp_path):
 
 def test_a_run_without_results_gives_a_page_of_commands_and_a_damaged_result_is_named(pair, tmp_path):
     alone = tmp_path / "alone"
-    shutil.copytree(pair[1].folder, alone, ignore=shutil.ignore_patterns("attacks", "measures", "looks", "evals"))
+    shutil.copytree(pair[1].folder, alone, ignore=shutil.ignore_patterns(*ANSWERS))
     commands = [part.command for section in runs_page([alone]).sections for part in section.parts]
-    assert [c.split()[1] for c in commands] == ["attack", "measure", "eval"]
+    assert [c.split()[1] for c in commands] == ["attack", "certify", "measure", "eval"]
     assert runs_page([alone]).no_lens.command == f"antiphase look {alone}"
     (alone / "attacks").mkdir()
     (alone / "attacks" / "x.json").write_text("{")
@@ -36,11 +38,38 @@ def test_a_run_without_results_gives_a_page_of_commands_and_a_damaged_result_is_
     assert "x.json is damaged" in text
 
 
+def test_certificates_are_drawn_and_listed_by_noise_and_a_sandwich_beside_them_is_no_damaged_result(
+    pair, digits, tmp_path
+):
+    from antiphase.models.run import Run
+    from antiphase.results.certify import certify
+    from antiphase.results.questions import CertifyConfig
+
+    runs = []
+    for run in pair:
+        shutil.copytree(run.folder, tmp_path / run.name, ignore=shutil.ignore_patterns(*ANSWERS))
+        runs.append(Run(tmp_path / run.name))
+    config = CertifyConfig(sigma=(0.25, 0.5), samples=50, attack_images=1, attack_draws=2, attack_steps=2)
+    result = certify(runs, digits[1].subset(8), config)
+    page = runs_page([run.folder for run in runs])
+    assert page.findings == ()
+    (section,) = (section for section in page.sections if section.name == "certified")
+    figure, table, *more = section.parts
+    assert "sigma 0.25" in figure.title
+    assert len(more) == 2
+    assert figure.data["value"] == sorted(figure.data["value"][:33], reverse=True) + sorted(
+        figure.data["value"][33:], reverse=True
+    )
+    expected = [percent(rate) for run in result["runs"] for rate in run["certificates"][0]["rates"]]
+    assert [row[2].text for row in table.rows] == expected
+    assert "certified-1" in write_page(page, tmp_path / "page").read_text()
+
+
 def test_a_theory_audit_beside_the_measures_is_no_damaged_result(pair, cli, tmp_path):
     folders = []
     for run in pair:
         folders.append(tmp_path / run.name)
-        shutil.copytree(run.folder, folders[-1], ignore=shutil.ignore_patterns("attacks", "measures", "looks", "evals"))
+        shutil.copytree(run.folder, folders[-1], ignore=shutil.ignore_patterns(*ANSWERS))
     sizes = ("--images", 2, "--probes", 2, "--draws", 2)
     assert cli("theory", folders[1], "--base", folders[0], *sizes)[0] == 0
     assert len(list((folders[1] / "measures").glob("*.json"))) == 1
@@ -49,7 +78,7 @@ def test_a_theory_audit_beside_the_measures_is_no_damaged_result(pair, cli, tmp_
 
 def test_other_prompts_are_another_question_and_the_latest_answer_to_each_question_is_shown(pair, comparison, tmp_path):
     run = tmp_path / "it's a$\\x$"
-    shutil.copytree(pair[1].folder, run, ignore=shutil.ignore_patterns("attacks", "measures", "looks", "evals"))
+    shutil.copytree(pair[1].folder, run, ignore=shutil.ignore_patterns(*ANSWERS))
     commands = [part.command for section in runs_page([run]).sections for part in section.parts]
     assert all(shlex.split(c)[2] == str(run) for c in commands)
     attack, measured = comparison["models"][1]["attacks"][0], comparison["models"][1]["lipschitz"]
@@ -60,7 +89,7 @@ def test_other_prompts_are_another_question_and_the_latest_answer_to_each_questi
     rows = [{"name": "top-1", "value": 0.5, "n": 100, "interval": [0.4, 0.6], "of": "images", "chance": 0.1}]
     Store(run / "evals").put("x", {"rows": rows, "data": {**attack["data"], "name": "pets"}, "seed": 0})
     page = runs_page([run])
-    attacks, inside, evals = (section.parts for section in page.sections)
+    attacks, _, inside, evals = (section.parts for section in page.sections)
     assert sorted(re.search("prompts (\\w+)", table.note)[1] for table in attacks) == ["a", "paper"]
     assert [figure.data["measure"].count("relative") for figure in inside] == [len(measured["rows"]["max"])] * 2
     assert [v.text for v in evals[0].rows[0]][2:] == ["50.0 %", "top-1", "100", "1", "[40.0, 60.0]"]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from antiphase.measures.certificates import CertificateAnswer
 from antiphase.measures.questions import Rows
 from antiphase.measures.stats import Array, decided, finite, over
 from antiphase.report.figures.series import RATES, boxes, by_layer, curve, number_axis, rate_points
@@ -28,6 +29,12 @@ class AttackedModel(NamedTuple):
     name: str
     place: int  # among the models of the page
     cells: list[Row]  # one per budget
+
+
+class CertifiedModel(NamedTuple):
+    name: str
+    place: int
+    answer: CertificateAnswer
 
 
 class MeasuredModel(NamedTuple):
@@ -120,6 +127,47 @@ def _success_alt(models: Sequence[AttackedModel]) -> str:
             words = (f"{'undefined' if v is None else f'{100 * v:.0f} %'} at {eps:g}/255" for eps, v in ends.items())
             sentences.append(f"{name}: {', '.join(words)}")
     return f"Share of correctly classified images that are fooled, against the budget. {'; '.join(sentences)}."
+
+
+# ------------------------------------------------------------------------------------------------- certificates
+STEPS = 32  # points of a curve of certified accuracy
+
+
+def certified_figure(name: str, title: str, models: Sequence[CertifiedModel], note: str = "") -> Figure:
+    """Certified accuracy against the L2 radius, with 95 % intervals: a curve for each model."""
+    farthest = max(float(model.answer.radius.max()) for model in models) or 1.0
+    radii = [farthest * step / STEPS for step in range(STEPS + 1)]
+    curves = [(model, model.answer.curve(radii)) for model in models]
+    rates = [(model.name, rate) for model, curve_of in curves for rate in curve_of]
+    ends = "; ".join(f"{model.name}: {100 * of[0]['value']:.0f} % at radius 0" for model, of in curves)
+    return Figure(
+        name=name,
+        title=title,
+        alt=f"Share of images that are predicted correctly and certified, against the L2 radius. {ends}.",
+        panels=(partial(_certified_panel, curves=curves),),
+        data={
+            "model": [model for model, _ in rates],
+            "radius": [rate["radius"] for _, rate in rates],
+            "value": [rate["value"] for _, rate in rates],
+            "low": [rate["interval"][0] for _, rate in rates],
+            "high": [rate["interval"][1] for _, rate in rates],
+            "n": [rate["n"] for _, rate in rates],
+        },
+        note=note,
+    )
+
+
+def _certified_panel(axis: Any, curves: Sequence[tuple[CertifiedModel, list[Row]]]) -> None:
+    entries = []
+    for model, rates in curves:
+        points = rate_points((rate["radius"], rate) for rate in rates)
+        style = {**look_of(model.place), "marker": ""}
+        entries.append((curve(axis, points, **style), brief(model.name)))
+    axis.set_title("certified accuracy")
+    axis.set_xlabel("L2 radius (pixels in [0,1])")
+    axis.set_ylabel("correct and certified (%)")
+    axis.set_ylim(-2, 102)
+    legend_above(axis, entries)
 
 
 # ------------------------------------------------------------------------------------------------- sensitivity

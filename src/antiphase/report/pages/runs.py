@@ -10,12 +10,15 @@ from typing import Any
 
 from antiphase.config import Budget, InputError
 from antiphase.console import all_visible, visible
+from antiphase.measures.certificates import CertificateAnswer
 from antiphase.measures.stats import Unit
 from antiphase.models.run_json import read_about, read_log
 from antiphase.paper.study import Label, TableRow, Tick
 from antiphase.report.figures.models import (
     AttackedModel,
+    CertifiedModel,
     MeasuredModel,
+    certified_figure,
     cosine_figure,
     sensitivity_figure,
     success_figure,
@@ -41,11 +44,12 @@ class RunResults:
     measures: list[Row]
     looks: list[Row]
     evals: list[Row]
+    certificates: list[Row]
     errors: list[str] = field(default_factory=list)
 
 
 def runs_page(folders: Sequence[Path]) -> Page:
-    """A card for each run, the lens, and every attack, measure and evaluation that the folders hold."""
+    """A card for each run, the lens, and every attack, certificate, measure and evaluation that the folders hold."""
     names = [visible(folder.resolve().name) for folder in folders]
     runs = [
         _read(name if names.count(name) == 1 else visible(str(folder)), folder) for name, folder in zip(names, folders)
@@ -60,7 +64,7 @@ def runs_page(folders: Sequence[Path]) -> Page:
         models=tuple(_card(run) for run in runs),
         looks=looks,
         no_lens=None if looks else Slot(study="lens", command=command("look", [run.folder for run in runs], *data)),
-        sections=(_attacks(runs), _measures(runs), _evals(runs)),
+        sections=(_attacks(runs), _certificates(runs), _measures(runs), _evals(runs)),
         made=tuple(("run", f"{run.name}: {run.folder}") for run in runs),
         source=" ".join(str(run.folder) for run in runs),
     )
@@ -68,12 +72,13 @@ def runs_page(folders: Sequence[Path]) -> Page:
 
 def _read(name: str, folder: Path) -> RunResults:
     about = all_visible(read_about(folder))
-    run = RunResults(name, folder, about, [], [], [], [])
+    run = RunResults(name, folder, about, [], [], [], [], [])
     needs = {
         "attacks": ("rates", "eps", "data"),
         "measures": ("rows", "data", "seed"),
         "looks": ("packed", "eps", "data"),
         "evals": ("rows", "data", "seed"),
+        "certificates": ("images", "average_radius", "sigma", "data", "seed"),
     }
     for kind, keys in needs.items():
         cells: list[tuple[float, str, Row]] = []
@@ -113,7 +118,7 @@ def _card(run: RunResults) -> Model:
     for key, (words, split) in accuracies.items():
         if key in last:
             facts.append((words, accuracy(last[key], (about["data"] or {}).get(split, {}).get("images"))))
-    stored = run.attacks, run.measures, run.looks, run.evals
+    stored = run.attacks, run.measures, run.looks, run.evals, run.certificates
     facts.append(("stored results", Value(str(sum(map(len, stored))))))
     return Model(name=run.name, title=str(about.get("title", "")), facts=tuple(facts))
 
@@ -189,6 +194,40 @@ def _lines_of(name: str, cell: Row) -> list[TableRow]:
 def _line(label: Label, reading: str, estimate: Row, n: int, unit: Unit) -> TableRow:
     interval = None if estimate["interval"] is None else (estimate["interval"][0], estimate["interval"][1])
     return TableRow.about(label, reading, value=estimate["value"], interval=interval, n=n, seeds=1, unit=unit)
+
+
+def _certificates(runs: list[RunResults]) -> Section:
+    """Certified accuracy against the radius: one figure and one table for each noise and choice of draws."""
+    groups: dict[str, list[CertifiedModel]] = {}
+    for place, run in enumerate(runs):
+        for cell in run.certificates:
+            groups.setdefault(_smoothing(cell), []).append(CertifiedModel(run.name, place, CertificateAnswer(cell)))
+    parts: list[Table | Figure | Slot] = []
+    for number, (question, models) in enumerate(sorted(groups.items()), start=1):
+        first = models[0].answer.content
+        data, title = first["data"], f"Certified accuracy of models smoothed at sigma {first['sigma']:g}"
+        parts.append(certified_figure(f"certified-{number}", title, models, question))
+        lines = [
+            asdict(
+                _line(
+                    Label(model.name, Tick.at("L2 radius", rate["radius"])), "certified accuracy", rate, data["n"], "%"
+                )
+            )
+            for model in models
+            for rate in model.answer.content["rates"]
+        ]
+        parts.append(study_table(f"certified-{number}-table", title, lines, note=question))
+    note = "Of the smoothed model, which is another function than the model itself (docs/certify.md)."
+    slots = _slots("certify", runs)
+    return Section(name="certified", title="Certified", note=note if parts else "", parts=tuple(parts) or slots)
+
+
+def _smoothing(cell: Row) -> str:
+    """Noise, draws and images of a certificate, in words."""
+    return (
+        f"sigma {cell['sigma']:g}, {cell['samples']} draws per image, a chance of at most {cell['alpha']:g} to be wrong; "
+        f"{cell['data']['n']} {cell['data']['name']} {cell['data']['split']} images, {_conditions(cell)}"
+    )
 
 
 def _measures(runs: list[RunResults]) -> Section:
