@@ -158,6 +158,11 @@ def perturbed(
     pixels = chosen.make(classifier, batch, float(Linf(eps).eps), seed)
     if clip or chosen.kind != "noise":
         pixels = pixels.clamp(0, 1)
+    return displaced(batch, pixels)
+
+
+def displaced(batch: Batch, pixels: Tensor) -> Perturbed:
+    """These pixels in place of those of a batch, whatever made them."""
     delta = (pixels - batch.pixels).flatten(1).cpu().double()
     return Perturbed(pixels, delta.norm(dim=1).numpy(), delta.abs().amax(dim=1).numpy())
 
