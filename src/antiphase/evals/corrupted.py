@@ -164,16 +164,13 @@ def _joined(parts: Sequence[Condition]) -> Condition:
 
 def _rows(name: str, summary: Content, data: str) -> list[Row]:
     """The three numbers of one severity."""
-    n = summary["accuracy"]["n"]
-    where = name if summary["severity"] != CLEAN else "clean"
-    where += f" {summary['severity']}" if summary["severity"] != CLEAN else ""
-    told = {"accuracy": "classified correctly", "ece": "expected calibration error", "confidence": "mean confidence"}
-    rows = []
-    for key, words in told.items():
-        estimate, of = summary[key], f"{words}, of {n:,} {data} test images"
-        value = estimate["value"]
-        rows.append(Row(f"{where}: {key}", value, n, tuple(estimate["interval"] or (value, value)), of))
-    return rows
+    n, severity = summary["accuracy"]["n"], summary["severity"]
+    where = "clean" if severity == CLEAN else f"{name} {severity}"
+    words = {"accuracy": "classified correctly", "ece": "expected calibration error", "confidence": "mean confidence"}
+    return [
+        _mean_row(f"{where}: {key}", summary[key], n, f"{what}, of {n:,} {data} test images")
+        for key, what in words.items()
+    ]
 
 
 def summary_rows(answers: Sequence[Content], data: str) -> list[Row]:
@@ -189,7 +186,7 @@ def summary_rows(answers: Sequence[Content], data: str) -> list[Row]:
     for family, some in families.items():
         every = [of for table in some for severity, of in table.items() if severity != CLEAN]
         by_image = np.mean([correct for correct, _ in every], axis=0)
-        of = f"mean over {len(some)} corruptions x {severities} severities of the same {n:,} {data} test images"
+        of = f"mean over corruptions ({len(some)}) and severities ({severities}) of the same {n:,} {data} test images"
         rows.append(_mean_row(f"accuracy, {family}", mean_interval(by_image), n, of))
         if family == "corrupted":
             rows.append(_ece_row("ECE, clean", [tables[0][CLEAN]], n, f"of {n:,} {data} test images"))
@@ -213,5 +210,5 @@ def _ece_row(name: str, conditions: list[tuple[Flags, Array]], n: int, of: str) 
 
 
 def _mean_row(name: str, estimate: Content, n: int, of: str) -> Row:
-    low, high = estimate["interval"] or (estimate["value"], estimate["value"])
-    return Row(name, estimate["value"], n, (low, high), of)
+    low, high = estimate["interval"] or (0.0, 1.0)  # of one image nothing is known
+    return Row(name, estimate["value"], n, (max(0.0, low), min(1.0, high)), of)

@@ -40,6 +40,8 @@ CLAIMS = {
     "E1": "our question: the gap between ViT and DiffViT is smaller on CIFAR-100 than on CIFAR-10",
     "E2": "our question: noise is common-mode in DiffViTs as well (K13)",
     "E3": "our question: what K24 says of DiffCLIP holds of DiffViTs",
+    "E5": "our question: the DiffViT loses less accuracy under noise corruptions than the ViT",
+    "E6": "our question: where a corruption moves the two maps more alike, the DiffViT gains more over the ViT",
 }  # K: what the papers say; E: an extension, never the verdict on a K
 
 

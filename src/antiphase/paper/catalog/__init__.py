@@ -33,6 +33,7 @@ FILES = (  # in this order each study trains what the later ones share
     "training_length",
     "alignment_sign",
     "map_correlation",
+    "corrupted",
     "fig2_clip",
     "fig4_clip",
     "other_encoder",
