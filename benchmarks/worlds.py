@@ -120,7 +120,8 @@ def contrast_in(world: World, prediction: Prediction, target: float) -> Contrast
 
 
 def _ranks_in(world: World, prediction: Prediction, target: float) -> Contrast:
-    """Two numbers per layer (or other thing), each a profile that all seeds share and some noise: unrelated, or alike where there is an effect."""
+    """Two numbers per layer (or corruption), each a profile that all seeds share and some noise: unrelated, or alike where
+    there is an effect."""
     random = np.random.default_rng([world.seed, 7])
     sign = -1 if prediction.name.startswith("-") else 1
     known: dict[int, PerImage] = {}

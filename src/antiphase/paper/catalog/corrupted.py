@@ -86,7 +86,7 @@ def _ece_line(label: Label, cells: tuple[Ask, ...]) -> Line:
     def read(answers: Answers) -> dict[str, Any]:
         of_seeds = [[part["ece"]["value"] for part in answers(cell)["severities"][1:]] for cell in cells]
         estimate = mean_interval(np.mean(of_seeds, axis=1))
-        images = answers(cells[0])["data"]["n"]
+        images = answers(cells[0])["severities"][0]["accuracy"]["n"]
         interval = None if estimate["interval"] is None else tuple(estimate["interval"])
         return {"value": estimate["value"], "interval": interval, "n": images, "seeds": len(cells)}
 
