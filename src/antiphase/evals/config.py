@@ -36,7 +36,7 @@ MEAN_PER_CLASS = ("caltech101", "pets", "flowers", "aircraft")  # how their prob
 PAIRS = "mmvp"
 CORRUPTED = "corrupted"  # to evaluate on: the test images of the data that the run was trained on, under corruptions
 EVERY = "all"
-CORRUPTING = 25  # forward passes' worth of one corrupted image: making it, two forwards and the maps
+CORRUPTING = 3  # forward passes' worth of one corrupted image: making it, its answer and its maps
 
 
 @dataclass(frozen=True, kw_only=True)

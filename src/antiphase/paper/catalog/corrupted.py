@@ -119,7 +119,7 @@ STUDIES = (
         aliases=("natural-noise",),
         title=lambda grid: f"Natural corruptions: {data_name(grid.data)}, depth 1",
         question="Does differential attention help against noise, and do the changes of its maps say under which corruption?",
-        minutes=60,
+        minutes=18.1,
         lines=lines,
         predictions=predictions,
     ),
