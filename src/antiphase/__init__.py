@@ -204,6 +204,7 @@ __all__ = [
     "build",
     "compare",
     "convert",
+    "corrupted",
     "differentiate",
     "distances",
     "evaluate",
