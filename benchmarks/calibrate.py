@@ -128,9 +128,9 @@ interval still reaches 3.7 / n. Where there is only one trained pair of models, 
 is called "of this pair".
 
 **The rule** by which claims are decided is in [studies.md](studies.md#numbers-and-verdicts). A claim about a depth trend is
-decided by a least-squares line in log depth through all trained models. A rank correlation over layers is tested by
-permuting layers, in the same way for all seeds of a depth. If an attack did not fool an image at any distance, the distance is
-censored: the image counts as not fooled within any radius."""
+decided by a least-squares line in log depth through all trained models. A rank correlation over layers (E6: over
+corruptions) is tested by permuting them, in the same way for all seeds of a depth. If an attack did not fool an image at any
+distance, the distance is censored: the image counts as not fooled within any radius."""
 
 
 def _coverage_section(cells: dict[str, float]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import zip_longest
 from typing import Any
 from zlib import crc32
 
@@ -119,13 +120,17 @@ def contrast_in(world: World, prediction: Prediction, target: float) -> Contrast
 
 
 def _ranks_in(world: World, prediction: Prediction, target: float) -> Contrast:
-    """Two numbers per layer, each a profile that all seeds share and some noise: unrelated, or alike where there is an effect."""
+    """Two numbers per layer (or corruption), each a profile that all seeds share and some noise: unrelated, or alike where
+    there is an effect."""
     random = np.random.default_rng([world.seed, 7])
     sign = -1 if prediction.name.startswith("-") else 1
     known: dict[int, PerImage] = {}
     for group in prediction.groups:
         x, y = random.normal(size=2)
-        for one, profile in zip(group.series, (x, sign * x + 0.3 * y if target else y)):
+        own = (x, sign * x + 0.3 * y if target else y)
+        for one, profile in zip_longest(
+            group.series, own, fillvalue=0.0
+        ):  # what a second number is held against: the same
             values = profile + 0.3 * random.normal(size=(len(one.cells), 1))
             known[id(one)] = PerImage(values, np.ones_like(values), "models")
     return prediction.contrast(lambda series: known[id(series)])

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from antiphase.attacks import APGD, CW, DDN, FAB, FMN, L2, PGD, AutoAttack, Linf, MinimalL2, Patch, Square, fgsm
     from antiphase.data import load
+    from antiphase.data.corruptions import corrupted
     from antiphase.data.imageset import ImageSet
     from antiphase.data.pair_catalog import load_pairs
     from antiphase.data.pairs import of_classes
@@ -77,6 +78,7 @@ API: dict[str, dict[str, Name]] = {
     "Data": {
         "load": Name("data", 'test = ap.load("digits", "test")'),
         "ImageSet": Name("data.imageset", "few = ap.ImageSet.of_tensors(*test.subset(8).all[:2])"),
+        "corrupted": Name("data.corruptions", 'foggy = ap.corrupted(test.subset(8), "fog", 3)'),
         "load_pairs": Name("data.pair_catalog", 'captions = ap.load_pairs("flickr8k", "test")', runs=False),
         "of_classes": Name("data.pairs", 'pairs = ap.of_classes(test, [[f"a {name}"] for name in test.class_names])'),
     },
@@ -213,6 +215,7 @@ __all__ = [
     "certify",
     "compare",
     "convert",
+    "corrupted",
     "differentiate",
     "distances",
     "evaluate",

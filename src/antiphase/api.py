@@ -252,7 +252,8 @@ def _given(images: Any) -> ImageSet | None:
 
 
 def evaluate(run: RunLike, on: str, **flags: Any) -> dict[str, Any]:
-    """What `antiphase eval` does: zero-shot, retrieval, probes, few-shot on data sets named as in `on="cifar10,flickr8k"`."""
+    """What `antiphase eval` does: zero-shot, retrieval, probes, few-shot on data sets named as in `on="cifar10,flickr8k"`, and
+    accuracy and calibration under corruptions, `on="corrupted"`."""
     return _run("eval", None, flags, run=_folder(run), on=on)
 
 

@@ -17,6 +17,7 @@ from antiphase.scales import SCALES, ScaleName
 
 EXAMPLES = """\
   antiphase eval runs/diffvit --on digits
+  antiphase eval runs/diffvit --on corrupted --corruptions gaussian_noise,fog --severities 1,3,5
   antiphase eval runs/diffclip --on flickr8k --split all --scale paper
   antiphase eval runs/diffclip --on imagenet,ood --prompts imagenet80 --scale paper --published CC12M
   antiphase eval runs/diffclip --on downstream --tasks probe,few-shot --scale paper --episodes 5000 --center
@@ -26,8 +27,8 @@ EXAMPLES = """\
 @dataclass(frozen=True, kw_only=True)
 class Command:
     run: tyro.conf.Positional[Path]  # folder of a run: a CLIP; a ViT for probes and few-shot episodes
-    on: str  # data sets, separated by commas; or the groups downstream, captions, ood
-    tasks: str | None = None  # zero-shot, probe, few-shot, retrieval, pairs; None: what the data are for
+    on: str  # data sets, separated by commas; the groups downstream, captions, ood; corrupted: its own data under corruptions
+    tasks: str | None = None  # zero-shot, probe, few-shot, retrieval, pairs, corrupted; None: what the data are for
     scale: ScaleName = "smoke"  # sizes of everything here, where a flag does not say otherwise
     data_root: Path | None = None  # where data sets lie; $ANTIPHASE_DATA when not given
     images: int | None = None  # at most so many test images; None: all

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from antiphase.config import InputError, check_fields
+from antiphase.config import InputError, Names, check_fields
 from antiphase.data.catalog import CATALOG, MMVP, entry_of, find_folder
+from antiphase.data.corruption_table import CORRUPTIONS, SEVERITIES, check_corruption, check_severity
 from antiphase.data.pair_catalog import PAIR_CATALOG, TILES, is_captioned
-from antiphase.store import Question
+from antiphase.store import Question, Work
 
-Task = Literal["zero-shot", "probe", "few-shot", "retrieval", "pairs"]
-TASKS: tuple[Task, ...] = ("zero-shot", "probe", "few-shot", "retrieval", "pairs")
+Task = Literal["zero-shot", "probe", "few-shot", "retrieval", "pairs", "corrupted"]
+TASKS: tuple[Task, ...] = ("zero-shot", "probe", "few-shot", "retrieval", "pairs", "corrupted")
 NEED_TEXT: tuple[Task, ...] = ("zero-shot", "retrieval", "pairs")
 GROUPS = {  # a group gets the mean over its data sets where all were evaluated
     "downstream": (
@@ -33,6 +34,9 @@ GROUPS = {  # a group gets the mean over its data sets where all were evaluated
 }
 MEAN_PER_CLASS = ("caltech101", "pets", "flowers", "aircraft")  # how their probes are scored (El Banani, Kornblith)
 PAIRS = "mmvp"
+CORRUPTED = "corrupted"  # to evaluate on: the test images of the data that the run was trained on, under corruptions
+EVERY = "all"
+CORRUPTING = 3  # forward passes' worth of one corrupted image: making it, its answer and its maps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +51,33 @@ class EvalConfig:
     episodes: int = 1000  # at least 1000, so that the interval is narrow
     center: bool = False  # subtract the mean of an episode's training features first
     split: Literal["test", "all"] = "test"  # of captioned images; all: where no image was trained on
-    seed: int = 0  # of subsets, the validation split and the episodes
+    corruptions: Names = Names(EVERY)  # of the task `corrupted`, as in gaussian_noise,fog; or all
+    severities: Names = Names("1,2,3,4,5")  # of corruptions
+    seed: int = 0  # of subsets, the validation split, the episodes and the corruptions
 
     def __post_init__(self) -> None:
         check_fields(self, costs=2, iterations=1, ways=2, shots=1, queries=1, episodes=1000, seed=0)
+        for name in self.corruption_names:
+            check_corruption(name)
+        self.corruption_question(self.corruption_names[0])
+
+    @property
+    def corruption_names(self) -> tuple[str, ...]:
+        """Each once; `all` stands for every one of the table."""
+        listed = tuple(each for name in self.corruptions for each in (CORRUPTIONS if name == EVERY else (name,)))
+        if not listed:
+            raise InputError(
+                "no corruption is named: give --corruptions, as in --corruptions gaussian_noise,fog, or all"
+            )
+        return tuple(dict.fromkeys(listed))
+
+    def corruption_question(self, corruption: str) -> CorruptionQuestion:
+        wrong = [word for word in self.severities if word not in map(str, SEVERITIES)]
+        if wrong or not self.severities:
+            what = f"severity {wrong[0]!r} does not exist" if wrong else "no severity is named"
+            raise InputError(f"{what}: --severities takes some of {','.join(map(str, SEVERITIES))}")
+        severities = tuple(sorted({int(word) for word in self.severities}))
+        return CorruptionQuestion(corruption=corruption, severities=severities, seed=self.seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +95,34 @@ class EvalQuestion(Question):
         return {"eval": self.task, **self.settings, "seed": self.seed}
 
 
+@dataclass(frozen=True, kw_only=True)
+class CorruptionQuestion(Question):
+    """Is the model right and sure about images under one corruption, clean and at each severity? And what do its maps do?"""
+
+    kind: ClassVar[str] = "corrupted"
+    folder: ClassVar[str] = "evals"
+    corruption: str
+    severities: tuple[int, ...] = SEVERITIES
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self, seed=0)
+        check_corruption(self.corruption)
+        for severity in self.severities:
+            check_severity(severity)
+
+    @property
+    def title(self) -> str:
+        return f"{self.corruption} at {', '.join(map(str, self.severities))}"
+
+    def fields(self) -> dict[str, Any]:
+        return {"eval": self.kind, "corruption": self.corruption, "severities": self.severities, "seed": self.seed}
+
+    @property
+    def work(self) -> Work:
+        return Work(per_image=1 + CORRUPTING * len(self.severities))
+
+
 def expand_groups(names: tuple[str, ...]) -> tuple[str, ...]:
     """Every data set once, with groups replaced by their members; an unknown name is refused with a suggestion."""
     if not any(names):
@@ -75,9 +130,10 @@ def expand_groups(names: tuple[str, ...]) -> tuple[str, ...]:
     expanded = dict.fromkeys(each for name in names for each in GROUPS.get(name, (name,)))
     known = (*CATALOG, *PAIR_CATALOG, PAIRS)
     for name in expanded:
-        if name not in known and not Path(name).is_dir() and not is_captioned(name):
-            near = difflib.get_close_matches(name, [*known, *GROUPS], n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(dict.fromkeys([*known, *GROUPS]))}"
+        if name not in (*known, CORRUPTED) and not Path(name).is_dir() and not is_captioned(name):
+            near = difflib.get_close_matches(name, [*known, *GROUPS, CORRUPTED], n=1)
+            every = dict.fromkeys([*known, *GROUPS, CORRUPTED])
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(every)}"
             raise InputError(f"there is no data set {name!r} to evaluate on: {hint}")
     return tuple(expanded)
 
@@ -95,6 +151,7 @@ def tasks_on(name: str, wanted: tuple[Task, ...], *, text: bool) -> tuple[Task, 
     served = _tasks_served(name)
     if wanted:
         return tuple(task for task in wanted if task in served)
+    served = tuple(task for task in served if task != "corrupted")  # 85 times the images: only if asked
     if name in TILES:
         return ("zero-shot", "retrieval", "pairs") if text else ("probe", "few-shot")
     if name in PAIR_CATALOG:  # COCO serves as a set of classes too, but only if asked
@@ -112,4 +169,4 @@ def _tasks_served(name: str) -> tuple[Task, ...]:
         return retrieval
     classes: tuple[Task, ...] = ("zero-shot", "probe", "few-shot")
     statements: tuple[Task, ...] = ("pairs",) if name in TILES else ()
-    return (*(classes if "train" in entry_of(name).splits else classes[:1]), *retrieval, *statements)
+    return (*(classes if "train" in entry_of(name).splits else classes[:1]), *retrieval, *statements, "corrupted")

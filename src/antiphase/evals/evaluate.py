@@ -12,11 +12,23 @@ import torch
 from antiphase import processes
 from antiphase.config import InputError
 from antiphase.data.catalog import CATALOG, entry_of, find_folder, load
+from antiphase.data.corruption_table import applicable
 from antiphase.data.imageset import ImageSet
 from antiphase.data.pair_catalog import load_pairs
 from antiphase.data.pairs import PairSet
 from antiphase.data.readers.mmvp import Statements, load_mmvp
-from antiphase.evals.config import GROUPS, MEAN_PER_CLASS, NEED_TEXT, PAIRS, EvalConfig, EvalQuestion, Task, tasks_on
+from antiphase.evals.config import (
+    CORRUPTED,
+    GROUPS,
+    MEAN_PER_CLASS,
+    NEED_TEXT,
+    PAIRS,
+    EvalConfig,
+    EvalQuestion,
+    Task,
+    tasks_on,
+)
+from antiphase.evals.corrupted import summary_rows, under_corruption
 from antiphase.evals.features import Encoder
 from antiphase.evals.few_shot import few_shot_rows
 from antiphase.evals.mmvp import TEMPLATE, statement_rows
@@ -82,7 +94,7 @@ def evaluate(
     if pretraining is not None:
         check_published(run.config, str(run.folder))
     evaluation = Evaluation(run, config, Encoder(run, device, keep), root, images, train_images, allow)
-    plan = [(name, task) for name in names for task in _tasks(run, name, tasks)]
+    plan = [step for name in names for step in _planned(run, name, tasks)]
     for task in tasks:
         if task not in {planned for _, planned in plan}:
             raise InputError(f"--tasks {task} is for none of {', '.join(names)}: leave it out or name other data")
@@ -92,6 +104,18 @@ def evaluate(
     for row in rows:
         row["published"] = pretraining and published(row["name"], row["data"], pretraining, run.config.title)
     return {"run": str(run.folder), "title": run.config.title, "pretraining": pretraining, "rows": rows, "cells": cells}
+
+
+def _planned(run: Run, name: str, wanted: tuple[Task, ...]) -> list[tuple[str, Task]]:
+    """What is done for a name: data set and task; `corrupted` is a task on the data that the run was trained on."""
+    if name != CORRUPTED:
+        return [(name, task) for task in _tasks(run, name, wanted)]
+    data = run.about["data"] or {}
+    if not data.get("class_names") or not data.get("origin"):
+        raise InputError(
+            f"{run.folder} does not say on which classes it was trained: name images, as in --on cifar10 --tasks corrupted"
+        )
+    return [(str(data["origin"]), "corrupted")]
 
 
 def _tasks(run: Run, name: str, wanted: tuple[Task, ...]) -> tuple[Task, ...]:
@@ -245,10 +269,36 @@ def _pairs(evaluation: Evaluation, name: str) -> Content:
     return _stored(evaluation, "pairs", images, cut, compute)
 
 
+def _corrupted(evaluation: Evaluation, name: str) -> Content:
+    """Every corruption that makes sense for these images, each kept by itself, and the means over them."""
+    images, config = evaluation.load(name, "test"), evaluation.config
+    chosen, refused = applicable(config.corruption_names, images.shape)
+    if not chosen:
+        first, why = next(iter(refused.items()))
+        raise InputError(f"no corruption is left for {images.name}: {first} makes no sense, {why}")
+    answers = [
+        under_corruption(
+            evaluation.run, images, config.corruption_question(each), device=evaluation.encoder.device
+        ).content
+        for each in chosen
+    ]
+    rows = summary_rows(answers, images.name)
+    return {
+        **{key: answers[0][key] for key in ("task", "data", "seed", "meaning")},
+        "settings": {"corruptions": list(chosen), "severities": answers[0]["settings"]["severities"]},
+        "refused": refused,
+        "rows": [asdict(row) for row in rows],
+        "corruptions": [
+            {k: answer[k] for k in ("corruption", "family", "severities", "seconds")} for answer in answers
+        ],
+    }
+
+
 EVALUATORS: dict[Task, Callable[[Evaluation, str], Content]] = {
     "zero-shot": _zero_shot,
     "probe": _probe,
     "few-shot": _few_shot,
     "retrieval": _retrieval,
     "pairs": _pairs,
+    "corrupted": _corrupted,
 }

@@ -11,6 +11,7 @@ left is d1 - lambda d2 - d3 exactly. n images, h heads.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -42,7 +43,7 @@ from antiphase.measures.branch_pairs import (
     weight_of,
 )
 from antiphase.measures.jacobians_forward import PAPER_EPS
-from antiphase.measures.perturbations import Perturbed, check_names, eps_of, perturbed
+from antiphase.measures.perturbations import Perturbed, check_names, displaced, eps_of, perturbed
 from antiphase.measures.stats import Array, finite, log_of, mean_finite, mean_interval, over, spearman
 from antiphase.models.attention import Branches
 from antiphase.models.taps import Record, gated_layers
@@ -195,7 +196,7 @@ def cancellation(
     classifier: nn.Module,
     images: ImageSet,
     *,
-    perturbations: tuple[str, ...] = ("sign", "fgsm", "pgd"),
+    perturbations: tuple[str, ...] | Mapping[str, ImageSet] = ("sign", "fgsm", "pgd"),
     eps: float = PAPER_EPS,
     coupling: Coupling = "branches",
     quantities: tuple[Quantity, ...] = ("maps", "values", "held"),
@@ -204,8 +205,11 @@ def cancellation(
     batch_size: int = 64,
     device: torch.device | str = "cpu",
 ) -> list[Cancellation]:
-    """Every layer that has such pairs, for every quantity, under every perturbation of `perturbations.py`."""
-    check_names(perturbations)
+    """Every layer that has such pairs, for every quantity, under every perturbation of `perturbations.py`; or, under names of
+    your own, from these images to the same images (by id) with other pixels."""
+    given = perturbations if isinstance(perturbations, Mapping) else {}
+    if not given:
+        check_names(tuple(perturbations))
     parts: dict[tuple[str, Quantity, str], list[Array]] = {}
     sizes: dict[str, list[Perturbed]] = {name: [] for name in perturbations}
     lam: dict[str, list[tuple[BranchPair, int]]] = {}
@@ -223,7 +227,11 @@ def cancellation(
                 for layer, pair in couple(clean, coupling).items():
                     lam.setdefault(layer, []).append((pair, len(batch.ids)))
                 for name in perturbations:
-                    moved = perturbed(classifier, batch, name, eps, seed, clip=clip)
+                    moved = (
+                        displaced(batch, given[name].source.read(batch.ids).to(device))
+                        if name in given
+                        else perturbed(classifier, batch, name, eps, seed, clip=clip)
+                    )
                     sizes[name].append(moved)
                     after = compared(finite_look(classifier, moved.pixels), clean, coupling, quantities, gated)
                     for key, mixtures in after.items():
@@ -236,7 +244,7 @@ def cancellation(
         three = products[..., 0, 0], products[..., 1, 1], products[..., 0, 1]
         l2, linf = (np.concatenate([getattr(p, norm) for p in sizes[name]]) for norm in ("l2", "linf"))
         third = third_of(products[:, :, None], weight.gated)
-        about = layer, name, eps_of(name, eps), quantity, coupling, weight.lam
+        about = layer, name, None if name in given else eps_of(name, eps), quantity, coupling, weight.lam
         measured.append(Cancellation(*about, *three, l2, linf, third, weight.mean))
     return measured
 

@@ -12,15 +12,13 @@ Every draw is from the image's own stream: a perturbation does not depend on the
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor, nn
 from torchvision.transforms.functional import gaussian_blur
 
@@ -29,6 +27,7 @@ from antiphase.attacks.config import PGD, fgsm
 from antiphase.attacks.pgd import perturb
 from antiphase.attacks.threat_model import Linf
 from antiphase.config import InputError
+from antiphase.data.corruptions import through_jpeg
 from antiphase.data.imageset import Batch
 from antiphase.measures.stats import Array
 
@@ -123,17 +122,10 @@ def _jpeg_of(quality: int) -> Make:
         if channels not in (1, 3):
             raise InputError(f"JPEG holds images of 1 or 3 channels, these have {channels}")
         eight = (batch.pixels.clamp(0, 1) * 255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
-        return torch.stack([_through_jpeg(image, quality) for image in eight]).to(batch.pixels)
+        decoded = np.stack([through_jpeg(image, quality) for image in eight])
+        return torch.from_numpy(decoded).permute(0, 3, 1, 2).to(batch.pixels)
 
     return make
-
-
-def _through_jpeg(image: np.ndarray[Any, np.dtype[np.uint8]], quality: int) -> Tensor:
-    """(H, W, C) 8 bits -> (C, H, W) in [0,1]"""
-    file = io.BytesIO()
-    Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).save(file, "JPEG", quality=quality)
-    decoded = np.asarray(Image.open(file)).reshape(image.shape)
-    return torch.from_numpy(decoded.astype(np.float64) / 255).permute(2, 0, 1)
 
 
 # ------------------------------------------------------------------------------------------------- the table
@@ -166,6 +158,11 @@ def perturbed(
     pixels = chosen.make(classifier, batch, float(Linf(eps).eps), seed)
     if clip or chosen.kind != "noise":
         pixels = pixels.clamp(0, 1)
+    return displaced(batch, pixels)
+
+
+def displaced(batch: Batch, pixels: Tensor) -> Perturbed:
+    """These pixels in place of those of a batch, whatever made them."""
     delta = (pixels - batch.pixels).flatten(1).cpu().double()
     return Perturbed(pixels, delta.norm(dim=1).numpy(), delta.abs().amax(dim=1).numpy())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -317,6 +317,17 @@ def check_intervention(name: str) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------------------------------------- rows of an answer
+
+
+def columns(rows: Iterable[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Rows column by column: how they are kept. None where a row lacks a name that another has."""
+    table: dict[str, list[Any]] = {}
+    for number, row in enumerate(rows):
+        for name in [name for name in row if name not in table]:
+            table[name] = [None] * number
+        for name, column in table.items():
+            column.append(row.get(name))
+    return table
 
 
 @dataclass(frozen=True)

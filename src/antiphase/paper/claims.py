@@ -41,6 +41,8 @@ CLAIMS = {
     "E2": "our question: noise is common-mode in DiffViTs as well (K13)",
     "E3": "our question: what K24 says of DiffCLIP holds of DiffViTs",
     "E4": "our question: when both are smoothed by noise, less is certified of the DiffViT than of the ViT",
+    "E5": "our question: the DiffViT loses less accuracy under noise corruptions than the ViT",
+    "E6": "our question: where a corruption moves the two maps more alike, the DiffViT gains more over the ViT",
 }  # K: what the papers say; E: an extension, never the verdict on a K
 
 

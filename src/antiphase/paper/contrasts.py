@@ -227,12 +227,15 @@ def predict_ranks(
     name: str,
     part: str,
     reading: str,
-    by_depth: Sequence[tuple[Sequence[Series], Sequence[Series]]],
+    by_depth: Sequence[tuple[Sequence[Series], Sequence[Series | Group]]],
     *,
     sign: int = 1,
+    over: str = "layers",
 ) -> Prediction:
-    """Two numbers rank the layers of models alike (sign 1) or in opposite order (-1): one series per layer of each depth."""
-    every = [one for pair in by_depth for half in pair for one in half]
+    """Two numbers rank the layers of models alike (sign 1) or in opposite order (-1): one series per layer of each depth. Or
+    other things than layers, by a word for them; the second number may be a statistic of several series."""
+    grouped = [(x, [one if isinstance(one, Group) else Group((one,)) for one in y]) for x, y in by_depth]
+    every = [one for x, y in grouped for one in (*x, *(series for group in y for series in group.series))]
     seeds = min(len(one.cells) for one in every)
     planned = Planned(seeds=seeds, images=int(min(one.planned_images for one in every)))
 
@@ -241,14 +244,14 @@ def predict_ranks(
             groups = [
                 (
                     np.stack([numbers(one).value for one in x]),
-                    sign * np.stack([numbers(one).value for one in y]),
+                    sign * np.stack([group.per_seed(numbers).values for group in y]),
                 )
-                for x, y in by_depth
+                for x, y in grouped
             ]
         except Missing as gap:
             return Contrast(name=name, unit="", missing=f"no row of {gap}")
         test = ranked_alike(groups)
-        few = f"so few layers give a p of {test['least_p']:.2g} at best, {LEVEL:g} is asked"
+        few = f"so few {over} give a p of {test['least_p']:.2g} at best, {LEVEL:g} is asked"
         return Contrast(
             name=name,
             value=test["rho"],
@@ -262,7 +265,7 @@ def predict_ranks(
             needs=few if test["least_p"] >= LEVEL else "",
         )
 
-    layers = tuple(Group(pair) for x, y in by_depth for pair in zip(x, y))
+    layers = tuple(Group((one, *group.series)) for x, y in grouped for one, group in zip(x, y))
     return _prediction(claim, name, part, reading, every, contrast, planned, layers, unit="")
 
 

@@ -14,6 +14,7 @@ from typing import Literal
 from antiphase.attacks import PGD
 from antiphase.config import Budget
 from antiphase.data.catalog import entry_of
+from antiphase.evals.config import Task
 from antiphase.measures.questions import PredictionQuestion
 from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.config import Differential, Tower, ViTConfig
@@ -266,7 +267,7 @@ class Evaluate(Cell):
 
     of: Model
     data: str
-    task: Literal["zero-shot", "probe", "few-shot", "retrieval", "pairs"]
+    task: Task
     n: int | None = None  # test images at most
     train_n: int | None = None  # training images at most
     costs: int = 96  # of a probe

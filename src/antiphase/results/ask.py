@@ -7,6 +7,8 @@ import torch
 from antiphase.attacks.question import AttackQuestion
 from antiphase.config import InputError
 from antiphase.data.imageset import ImageSet
+from antiphase.evals.config import CorruptionQuestion
+from antiphase.evals.corrupted import under_corruption
 from antiphase.measures.questions import CertificateQuestion
 from antiphase.models.run import Run
 from antiphase.results.attack import attack_answers
@@ -42,4 +44,6 @@ def ask(
         return certificates(run, images, question, device=device)
     if isinstance(question, AuditQuestion):
         return theory(run, images, question, base=base, device=device)
+    if isinstance(question, CorruptionQuestion):
+        return under_corruption(run, images, question, device=device)
     return measure(run, images, question, base=base, device=device)

@@ -26,10 +26,10 @@ from antiphase.data.imageset import ImageSet
 from antiphase.measures.branch_pairs import Alignment, alignment_of, changes, couple, gram, weight_of
 from antiphase.measures.jacobians_forward import branch_alignment
 from antiphase.measures.perturbations import PGD_STEPS, perturbed
+from antiphase.measures.questions import columns
 from antiphase.models.attention import Branches
 from antiphase.models.run import Run
 from antiphase.models.taps import Record, check_finite, gated_layers, taps
-from antiphase.results.measure import columns
 from antiphase.results.questions import LookQuestion
 from antiphase.runtime import at_rest
 from antiphase.store import Content, Entry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from antiphase.measures.questions import (
     InterventionQuestion,
     LipschitzQuestion,
     PredictionQuestion,
+    columns,
 )
 from antiphase.measures.residual_stream import Propagation, block_sigma, propagation
 from antiphase.measures.success import predictions
@@ -90,17 +91,6 @@ def measure_captions(
         }
 
     return run.answer(question, captions, compute, words={})
-
-
-def columns(rows: Iterable[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Rows column by column: how they are kept. None where a row lacks a name that another has."""
-    table: dict[str, list[Any]] = {}
-    for number, row in enumerate(rows):
-        for name in [name for name in row if name not in table]:
-            table[name] = [None] * number
-        for name, column in table.items():
-            column.append(row.get(name))
-    return table
 
 
 def _predictions(run: Run, images: ImageSet, _: PredictionQuestion, __: Run | None, device: Device) -> Content:

@@ -34,6 +34,7 @@ FILES = (  # in this order each study trains what the later ones share
     "alignment_sign",
     "map_correlation",
     "certificates",
+    "corrupted",
     "fig2_clip",
     "fig4_clip",
     "other_encoder",

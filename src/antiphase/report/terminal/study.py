@@ -68,7 +68,7 @@ def plan_words(plan: Row) -> str:
     seeds = " to ".join(str(s) for s in dict.fromkeys((plan["seeds"][0], plan["seeds"][-1])))
     gives = f"the scale gives {'one pair' if plan['of_pair'] else f'{seeds} seeds'} and {plan['images']:,} images that count"
     if plan["power"] is None:
-        return f"{plan['claim']}: tested by permuting layers; {gives}"
+        return f"{plan['claim']}: tested by permutation; {gives}"
     power = " to ".join(dict.fromkeys(f"{p:.2f}" for p in plan["power"]))
     can = f"{plan['informative']} of {plan['contrasts']} contrasts can decide it"
     if not plan["informative"]:
