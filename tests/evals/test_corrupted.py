@@ -15,7 +15,7 @@ from antiphase.evals.corrupted import under_corruption
 from antiphase.measures import correlation as measured
 from antiphase.measures.calibration import ece
 from antiphase.measures.perturbations import displaced
-from antiphase.measures.stats import wilson
+from antiphase.rates import wilson
 from antiphase.results.ask import ask
 from antiphase.store import read_entry
 

@@ -24,9 +24,10 @@ from antiphase.evals.rows import Row, share
 from antiphase.measures.calibration import mean_ece
 from antiphase.measures.cancellation import cancellation
 from antiphase.measures.questions import Rows, columns
-from antiphase.measures.stats import Array, finite, mean_interval, over, rate
+from antiphase.measures.stats import Array, finite, mean_interval, over
 from antiphase.models.fast_path import fast_path
 from antiphase.models.run import Run
+from antiphase.rates import rate
 from antiphase.runtime import at_rest
 from antiphase.store import Content, Entry
 

@@ -13,7 +13,8 @@ import numpy as np
 import scipy  # scipy.special is loaded when it is first used
 from numpy.typing import NDArray
 
-from antiphase.measures.stats import Array, mean_interval, rate
+from antiphase.measures.stats import Array, mean_interval
+from antiphase.rates import rate
 from antiphase.store import Content
 
 RADII = (0, 0.125, 0.25, 0.5, 0.75, 1)  # L2, of pixels in [0,1]: where certified accuracy is listed

@@ -163,11 +163,10 @@ def _certified_panel(axis: Any, curves: Sequence[tuple[CertifiedModel, list[Row]
         points = rate_points((rate["radius"], rate) for rate in rates)
         style = {**look_of(model.place), "marker": ""}
         entries.append((curve(axis, points, **style), brief(model.name)))
-    axis.set_title("certified accuracy")
     axis.set_xlabel("L2 radius (pixels in [0,1])")
     axis.set_ylabel("correct and certified (%)")
     axis.set_ylim(-2, 102)
-    legend_above(axis, entries)
+    legend_above(axis, entries, "certified accuracy")
 
 
 # ------------------------------------------------------------------------------------------------- sensitivity

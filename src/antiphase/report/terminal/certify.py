@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from antiphase.console import stdout
-from antiphase.report.numbers import interval_text, number, with_interval
+from antiphase.report.numbers import interval_text
 from antiphase.report.terminal.tables import table
+from antiphase.tables import number, with_interval
 
 Row = dict[str, Any]
 
