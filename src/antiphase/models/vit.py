@@ -38,7 +38,9 @@ def vision_transformer(
     """timm's ViT with the config's attention in each layer; with classes=0 it ends with the class token's features."""
     channels, height, side = shape
     if height != side or side % patch:
-        raise InputError(f"patch={patch} does not tile an image of {side} x {height} pixels")
+        raise InputError(
+            f"patch={patch} does not tile an image of {side} x {height} pixels: choose a patch or an image size that does"
+        )
     with seeded(seed, "weights"):
         vit = VisionTransformer(
             img_size=side,
