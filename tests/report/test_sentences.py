@@ -118,5 +118,11 @@ def test_a_claim_is_shown_as_a_sentence_and_a_long_list_of_reasons_is_cut():
     assert reason(replace(verdict, why="a; b")) == "a; b"
 
 
+def test_a_list_of_reasons_in_brackets_is_cut_within_them():
+    why = "3 of 4 contrasts in its direction (at 1/255; at 2/255; at 4/255), none opposite"
+    verdict = Verdict(claim="K1", statement="", outcome="partly supported", why=why)
+    assert reason(verdict) == "3 of 4 contrasts in its direction (at 1/255, and 2 more), none opposite"
+
+
 def test_every_outcome_of_the_verdict_rule_has_a_mark():
     assert set(MARKS) == set(get_args(Outcome))

@@ -265,11 +265,11 @@ class Rows:
         """Rows whose columns have these values, of one layer by its place in the model or of all."""
         mask = np.ones(len(self.columns["image"]), dtype=bool)
         for name, wanted in only.items():
-            mask &= np.array([value == wanted for value in self.columns[name]])
+            mask &= np.array(self.columns[name], dtype=object) == wanted
         if layer is not None:
-            of_rows = self.columns["layer"]
-            names = list(dict.fromkeys(name for name, kept in zip(of_rows, mask) if kept and name is not None))
-            mask &= np.array([name == names[layer] for name in of_rows])
+            of_rows = np.array(self.columns["layer"], dtype=object)
+            names = [name for name in dict.fromkeys(of_rows[mask]) if name is not None]
+            mask &= of_rows == names[layer]
         return mask
 
     def sums(self, values: Any, counted: Any) -> tuple[Array, Array]:

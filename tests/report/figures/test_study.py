@@ -1,10 +1,12 @@
 """The figure of a study draws what its lines say: curves along their axis, in the colour of their model and in their unit."""
 
+from itertools import combinations
+
 import pytest
 from matplotlib import pyplot as plt
 
 from antiphase.report import theme
-from antiphase.report.figures.render import svg_of
+from antiphase.report.figures.render import _whole, svg_of
 from antiphase.report.figures.study import study_figure
 
 PLACES = {"ViT": 0, "DiffViT": 1}
@@ -85,8 +87,7 @@ def test_dots_share_a_row_with_their_control_and_the_title_says_what_all_of_them
     figure = study_figure("x", [{**plain, "label": label} for label in labels], PLACES)
     figure.panels[0](axis)
     assert [tick.get_text() for tick in axis.get_yticklabels()] == ["official", "gain 1"]
-    (title,) = (text.get_text().replace("\u00a0", " ") for text in axis.texts)
-    assert title == "opposed input gradients of A1 and A2 (cos < 0): ε 1/255"
+    assert [text.get_text() for text in axis.texts] == ["opposed input gradients of A1 and A2 (cos < 0):\nε 1/255"]
     assert {text.get_text() for text in axis.get_legend().get_texts()} == {"DiffViT", "A2 of the next head"}
     assert axis.get_xlim() == (0, 102)
 
@@ -100,3 +101,20 @@ def test_a_panel_is_as_high_as_its_rows_and_none_is_left_out_silently(lines):
     assert high > 2 * low
     readings = [{**plain, "reading": f"reading {i}"} for i in range(10)]
     assert "2 further panels are left out" in study_figure("x", readings, PLACES).note
+
+
+def test_in_print_no_word_of_a_panel_is_cut_or_lies_over_another_panels(lines):
+    """Panels with long words beside their rows, and panels without any."""
+    plain = {**lines[0], "axis": "", "x": None, "reference": None}
+    rows = [{**plain, "label": f"ViT, initialised as its twin is, {i}", "reading": r} for r in "ab" for i in range(3)]
+    single = [{**plain, "label": "ViT", "reading": r} for r in ("R1: share of cos < 0", "R3: share of cos < 0")]
+    with plt.rc_context(theme.STYLE | theme.PRINT):
+        drawing = _whole(study_figure("x", [*rows, *single], PLACES))
+        drawing.canvas.draw()
+    titles = [
+        text.get_window_extent() for axis in drawing.axes for text in (*axis.texts, axis._left_title) if text.get_text()
+    ]
+    assert len(titles) == 4
+    assert all(box.x0 >= 0 and box.x1 <= drawing.bbox.x1 for box in titles)
+    assert not any(one.overlaps(other) for one, other in combinations(titles, 2))
+    plt.close(drawing)

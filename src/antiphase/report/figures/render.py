@@ -88,17 +88,14 @@ def _whole(figure: Figure) -> Drawing:
     down = -(-len(panels) // across)
     shrunk = figure.height / SIZE[1]  # from a page to print
     rows = [shrunk * max(figure.heights[i * across : (i + 1) * across], default=SIZE[1]) for i in range(down)]
-    drawing: Drawing
-    drawing, axes = plt.subplots(
-        down,
-        across,
-        figsize=(PRINT_WIDTH, sum(rows)),
-        squeeze=False,
-        height_ratios=rows,
-    )
-    for axis, panel in zip(axes.flat, panels):
+    drawing: Drawing = plt.figure(figsize=(PRINT_WIDTH, sum(rows)))
+    if figure.heights:  # rows of words beside dots: each panel has its own room for them
+        axes = [part.subplots() for part in drawing.subfigures(down, across, squeeze=False, height_ratios=rows).flat]
+    else:
+        axes = list(drawing.subplots(down, across, squeeze=False).flat)
+    for axis, panel in zip(axes, panels):
         panel(axis)
-    for axis in axes.flat[len(panels) :]:
+    for axis in axes[len(panels) :]:
         axis.set_axis_off()
     _lay_out(drawing)
     return drawing

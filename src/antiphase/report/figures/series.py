@@ -17,7 +17,7 @@ BESIDE = 2.2  # points of print from one bar to the next
 OCTAVES = 8  # from this ratio of the largest to the smallest x on, an axis is logarithmic
 
 
-def curve(axis: Any, points: Iterable[Point], bars: float | None = None, **style: Any) -> Any:
+def curve(axis: Any, points: Iterable[Point], bars: float | None = None, /, **style: Any) -> Any:
     """Values joined by a line, with their intervals as a band behind it; returns the line, for a legend.
 
     Where several curves have one colour, their bands could not be told apart: `bars` draws each interval as a line instead and

@@ -23,11 +23,12 @@ Places = Mapping[str, int]  # the models of the page, whose colours are theirs h
 Sized = tuple[Panel, float]  # a panel, and its height on a page in inches
 PLAIN = "all else as usual"  # the name of a series that differs from the others in nothing but its number
 PAPER = "the paper's number"
-WIDE, LABEL = 58, 30  # letters of a title and of a row on one line
+WIDE, LABEL = 52, 30  # letters of a title and of a row on one line
 LETTER = 0.56  # width of a letter, of its height
 FURTHER = ((1, 1.4), (6, 1.4, 1, 1.4), (9, 2))  # dashes that tell further series of one model apart from its first
 MOST, MOST_CURVES = 8, 8  # panels, and curves in one of them; the table has every line
-CURVES, FRAME, LEGEND = 3.3, 0.95, 0.2  # inches: axes with curves, what is around dots, a row of a legend
+CURVES, FRAME, LEGEND = 3.1, 0.75, 0.2  # inches: axes with curves, what is around dots, a row of a legend or of a title
+PRINT = 2.9  # inches in print of a panel of usual height
 TEXT, DOT, GAP = (
     0.14,
     0.1,
@@ -49,6 +50,7 @@ def study_figure(name: str, lines: Sequence[Row], places: Places) -> Figure | No
         panels=tuple(panel for panel, _ in panels[:MOST]),
         heights=tuple(height for _, height in panels[:MOST]),
         data=columns_of_lines(measured, COLUMNS),
+        height=PRINT,
         note=_note(measured) + f" {more} further panels are left out: the table has every line." * (more > 0),
     )
 
@@ -61,9 +63,15 @@ def _grouped(lines: Sequence[Row], keys: Sequence[str]) -> list[list[Row]]:
 
 
 def _title(line: Row, common: Iterable[str]) -> str:
-    """The reading in words, and what all lines of the panel have in common; no line ends within a difference or a budget."""
-    words = ": ".join(filter(None, [reading_words(line["reading"]), label_words(", ".join(filter(None, common)))]))
-    return fill(words.replace(" − ", "\u00a0−\u00a0").replace("ε ", "ε\u00a0"), WIDE)
+    """The reading in words, and what all lines of the panel have in common; on lines of their own where one is too short."""
+    words = list(filter(None, [reading_words(line["reading"]), label_words(", ".join(filter(None, common)))]))
+    whole = ": ".join(words)
+    return whole if len(whole) <= WIDE else ":\n".join(fill(part, WIDE) for part in words)
+
+
+def _above(title: str, names: Sequence[str]) -> float:
+    """Inches that a title and a legend of these names take above a panel."""
+    return LEGEND * (title.count("\n") + 1 + legend_rows(names))
 
 
 # ------------------------------------------------------------------------------------------------- curves
@@ -79,8 +87,9 @@ def _curve_panels(lines: Sequence[Row], places: Places) -> list[Sized]:
         for part in ([group] if len(_series(group)) <= MOST_CURVES else _grouped(group, ("model",)))
     ]
     return [
-        (partial(_curves, lines=group, places=places), CURVES + LEGEND * legend_rows(_curve_names(group)[1]))
+        (partial(_curves, lines=group, places=places), CURVES + _above(_title(group[0], common), names))
         for group in split
+        for common, names in [_curve_names(group)]
     ]
 
 
@@ -131,10 +140,17 @@ def _dot_panels(lines: Sequence[Row], places: Places) -> list[Sized]:
 
 
 def _height(lines: Sequence[Row]) -> float:
-    _, rows = _dot_rows(lines)
+    common, rows = _dot_rows(lines)
     kinds = list(dict.fromkeys(map(_kind, lines)))
+    above = _above(_dot_title(lines, common), kinds if len(kinds) > 1 else [])
     text, dots = max(name.count("\n") + 1 for name in rows), max(map(len, rows.values()))
-    return FRAME + (GAP + max(TEXT * text, DOT * dots)) * len(rows) + LEGEND * legend_rows(kinds) * (len(kinds) > 1)
+    return FRAME + (GAP + max(TEXT * text, DOT * dots)) * len(rows) + above
+
+
+def _dot_title(lines: Sequence[Row], common: Sequence[str]) -> str:
+    """With the model in it where all dots are of one; else the legend says which is whose."""
+    kinds = dict.fromkeys(map(_kind, lines))
+    return _title(lines[0], [*(kinds if len(kinds) == 1 else ()), *common])
 
 
 def _parts(line: Row) -> list[str]:
@@ -186,10 +202,9 @@ def _dots(axis: Any, lines: Sequence[Row], places: Places) -> None:
         axis.set_xlim(0, 102)
     axis.axvline(0, color=SOFT, linewidth=0.8)
     axis.set_xlabel(unit)
-    several = len(entries) > 1
-    named = [(mark, name) for name, mark in entries.items() if name and several]
+    named = [(mark, name) for name, mark in entries.items() if name and len(entries) > 1]
     words = max(len(part) for name in rows for part in name.split("\n"))
-    legend_above(axis, named, _title(lines[0], [*([] if several else entries), *common]), left=LETTER * points * words)
+    legend_above(axis, named, _dot_title(lines, common), left=LETTER * points * words)
 
 
 def _dot_style(line: Row, places: Places) -> dict[str, Any]:

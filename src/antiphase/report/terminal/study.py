@@ -20,8 +20,7 @@ def _print(text: str, style: str = "", hang: int = 2) -> None:
     is longer, such as a path, stays whole."""
     for line in text.split("\n"):
         inset = " " * (len(line) - len(line.lstrip()) + hang)
-        whole = {"break_long_words": False, "break_on_hyphens": False}
-        parts = wrap(line, stdout.width, subsequent_indent=inset, **whole)
+        parts = wrap(line, stdout.width, subsequent_indent=inset, break_long_words=False, break_on_hyphens=False)
         stdout.print("\n".join(parts), style=style, markup=False, soft_wrap=True)
 
 
