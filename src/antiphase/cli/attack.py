@@ -98,9 +98,7 @@ class Command(OfRuns):
     initial_eps: float | None = None  # of ddn (1): the norm to begin with
     label: Label | None = None  # the class to leave (true; of cw, ddn, fmn, minimal-l2 predicted)
     target: Literal["least-likely", "random"] | int | None = None  # the class to reach, of pgd, cw, ...; None: any
-    protocol: SweepProtocol = (
-        "fast"  # paper: all budgets and restarts in full; fast: not what fell; bisect: nor what stood
-    )
+    protocol: SweepProtocol = "fast"  # paper: everything in full; fast: not what fell already; bisect: nor what stood
     on: tuple[Path, ...] = ()  # other runs on which these adversarial images are tried too (transfer); keeps the images
     save: bool = False  # keep the adversarial images in the folder of the run
     eight_bit: bool = False  # pixels on the grid of 255ths; with --save as PNG files, verified after reading them again
