@@ -225,7 +225,7 @@ def figure(source: Source, wanted: str) -> str:
     """A picture, whose alternative text has the numbers at the ends of its curves; `draw` makes its file."""
     name, scale = wanted.split()
     drawn = _figure(source, name, scale)
-    return NOT_YET if drawn is None else f"\n![{drawn.title}. {drawn.alt}](docs/figures/{drawn.name}.png)\n"
+    return NOT_YET if drawn is None else f"\n\n![{drawn.title}. {drawn.alt}](docs/figures/{drawn.name}.png)\n\n"
 
 
 def _figure(source: Source, name: str, scale: str) -> Figure | None:

@@ -124,7 +124,7 @@ def test_the_site_has_the_words_that_the_repository_shows(site):
     config = load_config(str(ROOT / "mkdocs.yml"))
     (hooks,) = config.hooks.values()
     entries = [entry for section in config.nav for entries in section.values() for entry in entries]
-    titles = {path.name: None for path in (ROOT / "docs").iterdir()}
+    titles = {path.relative_to(ROOT / "docs").as_posix(): None for path in (ROOT / "docs").rglob("*.*")}
     titles |= {page: title for entry in entries for title, page in entry.items()}
     reader = MarkdownIt("commonmark").enable("table")
     for source in [*(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")), *hooks.OUTSIDE]:

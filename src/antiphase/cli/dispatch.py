@@ -196,6 +196,7 @@ class Word(NamedTuple):
     read: Callable[[str], Any]
     instance: type | types.UnionType
     write: Callable[[Any], str] = str
+    several: bool = False  # or as several words, if no positional argument follows
 
 
 WORDS = (
@@ -220,6 +221,7 @@ WORDS = (
         _numbers,
         tuple,
         lambda value: ",".join(f"{number:g}" for number in value),
+        several=True,
     ),
     Word(lambda kind: kind is Names, "NAME[,NAME...]", Names, Names),
     Word(
@@ -239,7 +241,7 @@ def _registry(refusals: list[InputError]) -> ConstructorRegistry:
     def keeping_refusals(read: Callable[[str], Any]) -> Callable[[list[str]], Any]:
         def instance(words: list[str]) -> Any:
             try:
-                return read(words[0])
+                return read(",".join(words))
             except InputError as refusal:
                 refusals.append(refusal)
                 raise
@@ -251,7 +253,7 @@ def _registry(refusals: list[InputError]) -> ConstructorRegistry:
         for word in WORDS:
             if word.is_type(info.type):
                 return PrimitiveConstructorSpec(
-                    nargs=1,
+                    nargs="*" if word.several else 1,
                     metavar=word.metavar,
                     instance_from_str=keeping_refusals(word.read),
                     is_instance=lambda value, word=word: isinstance(value, word.instance),  # type: ignore[misc]
