@@ -52,7 +52,7 @@ COMMANDS = {
         _command("look", "look ViT DiffViT --images 2", "ViT DiffViT"),
         _command(
             "decode",
-            "train --data images --out own --epochs 1 --width 32 --heads 2 --patch 16 --batch-size 32",
+            "train --data images --image-size 64 --out own --epochs 1 --width 32 --heads 2 --patch 16 --batch-size 32",
             "images",
         ),
         _command("convert", f"convert {FIXTURES}/diffclip.pt converted"),
