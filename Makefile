@@ -46,7 +46,8 @@ test: lint types
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 test-slow: $(VENV)/.dev $(VENV)-peers/.peers
-	$(BIN)/python -m pytest -m slow --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest -m "slow and not alone" --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest -m alone
 
 bench: $(VENV)-peers/.peers
 	env -u OMP_WAIT_POLICY $(VENV)-peers/bin/python -m benchmarks $(ONLY)

@@ -1,5 +1,9 @@
 """Every random number belongs to one example and does not depend on its neighbours."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,3 +46,18 @@ def test_without_a_terminal_progress_is_a_line_every_half_minute(capsys, monkeyp
         "attack: 3 of 10, about 77 s left; epoch 2",
         "attack: 6 of 10, about 44 s left; epoch 2",
     ]
+
+
+def test_tiny_images_are_worked_on_by_one_thread_and_a_number_that_was_asked_for_is_obeyed():
+    program = """
+import torch
+from antiphase.runtime import use_threads_that_pay
+torch.set_num_threads(2)
+for side in (32, 8):
+    use_threads_that_pay((1, side, side))
+    print(torch.get_num_threads())
+"""
+    plain = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    for asked, threads in (({}, ["2", "1"]), ({"OMP_NUM_THREADS": "2"}, ["2", "2"])):
+        done = subprocess.run([sys.executable, "-c", program], env=plain | asked, capture_output=True, text=True)
+        assert done.stdout.split() == threads, done.stderr

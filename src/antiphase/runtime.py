@@ -41,6 +41,16 @@ def pick_device(name: str = "auto") -> torch.device:
         raise InputError(f"device {name!r} is not available here; use --device cpu or auto") from None
 
 
+SMALL_SIDE = 16  # images up to this side make steps that one thread does as fast as two
+
+
+def use_threads_that_pay(shape: tuple[int, ...]) -> None:
+    """For a command on images of this shape: one thread where they are tiny, torch's own number elsewhere. Sharing a step of
+    a few milliseconds costs more than it saves, and beside other jobs many times more. OMP_NUM_THREADS is obeyed."""
+    if max(shape[-2:]) <= SMALL_SIDE and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
+
+
 def environment() -> dict[str, Any]:
     """What a result may depend on besides its config. A different thread count changes float32 bits."""
     packages = ("antiphase", "torch", "torchvision", "timm", "numpy")

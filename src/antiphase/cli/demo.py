@@ -42,9 +42,11 @@ def run(command: Command) -> dict[str, Any]:
     from antiphase.report.page import write_page
     from antiphase.report.pages.comparison import comparison_page
     from antiphase.results.compare import compare
+    from antiphase.runtime import use_threads_that_pay
     from antiphase.training.loop import train
 
     train_set, test_set = load("digits", "train"), load("digits", "test")
+    use_threads_that_pay(test_set.shape)
     console.say(f"{len(train_set)} handwritten digits to learn from, {len(test_set)} to be judged by")
     runs = []
     for name, attention in (("ViT", Softmax()), ("DiffViT", Differential())):

@@ -32,7 +32,11 @@ class DataFlags:
     def load(self, split: str) -> ImageSet:
         if self.data is None:
             raise InputError("no data set is named: give --data")
-        return load(self.data, split, root=self.data_root, image_size=self.image_size, download=self.download)
+        images = load(self.data, split, root=self.data_root, image_size=self.image_size, download=self.download)
+        from antiphase.runtime import use_threads_that_pay
+
+        use_threads_that_pay(images.shape)
+        return images
 
     def of_run(self, about: dict[str, Any]) -> DataFlags:
         """The data a run was trained on, where the flags do not name another."""
