@@ -128,12 +128,18 @@ def _hints(config: Any) -> dict[str, Any]:
         return {}
 
 
+@lru_cache(maxsize=1_000)
+def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    """What a type is made of, of every type once: configs are made by the thousand."""
+    return typing.get_origin(kind), typing.get_args(kind)
+
+
 def fits(value: Any, kind: Any, *, plain: bool = False) -> bool:
     """Whether a value has this type; a whole number serves for a fraction, a boolean for neither, a text for a path. `plain`: as
     JSON has it, where tuples are lists."""
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
     if isinstance(kind, TypeVar) or kind is Any:
         return True
+    origin, args = _parts(kind)
     if origin in (types.UnionType, typing.Union):
         return any(fits(value, one, plain=plain) for one in args)
     if origin is typing.Literal:
@@ -398,5 +404,10 @@ def dump_yaml(value: Any) -> str:
 
 def fingerprint(value: Any) -> str:
     """Twelve hex digits that change when any value in the config changes, and only then."""
-    canonical = json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"))
+    return fingerprint_of_plain(to_plain(value))
+
+
+def fingerprint_of_plain(plain: Any) -> str:
+    """The same of plain values."""
+    canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]

@@ -6,17 +6,17 @@ layouts wrote is read too: a ledger's `{"digest", "row"}`, and an answer without
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
 from antiphase import console, files
-from antiphase.config import InputError, fingerprint, parse_json, read_text, stored_name, to_plain
+from antiphase.config import InputError, fingerprint_of_plain, parse_json, read_text, stored_name, to_plain
 from antiphase.files import Damaged, digest_of, room
 from antiphase.locks import locked
 
@@ -121,11 +121,17 @@ class Store:
         files.write_text(path, text + "\n")
         return Entry(path, content, digest)
 
+    def names(self) -> list[str]:
+        """Of the files of all entries, sorted."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return sorted(path.name for path in self.folder.iterdir() if path.suffix == ".json")
+        return []
+
     def entries(self) -> Iterator[Entry | Damaged]:
         """Every entry by name; in place of a damaged one, what is wrong with it."""
-        for path in sorted(self.folder.glob("*.json")):
+        for name in self.names():
             try:
-                yield read_entry(path, bare=self.bare)
+                yield read_entry(self.folder / name, bare=self.bare)
             except Damaged as damage:
                 yield damage
 
@@ -198,13 +204,13 @@ class Keyed:
 @lru_cache(maxsize=100_000)
 def _key_of(config: Keyed) -> str:
     """Equal configs are made again and again, and a hash costs far less than a fingerprint."""
-    return fingerprint({"format": config.FORMAT, "cell": essence(config)})
+    return fingerprint_of_plain({"format": config.FORMAT, "cell": essence(config)})
 
 
 # ------------------------------------------------------------------------------------------------- locks and disks
 
 
-@contextmanager
+@contextlib.contextmanager
 def held(folder: Path, key: str) -> Iterator[bool]:
     """True inside if this process alone may work on the key; False if another one does. The lock goes with the process
     (a lease, some time after it: locks.py)."""

@@ -185,9 +185,13 @@ def _planned(groups: Sequence[Group]) -> Planned:
     seeds, images = [group.seeds for group in groups], min(one.planned_images for g in groups for one in g.series)
     pair = any(isinstance(model, UserClip) for group in groups for one in group.series for model in one.models)
     weights = [group.weight for group in groups]
-    power = PLAN.power_of_pair(images, GAP) if pair else PLAN.power(weights, seeds, images, GAP)
-    needed = None if pair else PLAN.seeds_needed(images, GAP)
-    return Planned(seeds=min(seeds), images=int(images), power=power, seeds_needed=needed, of_pair=pair)
+    return Planned(
+        seeds=min(seeds),
+        images=int(images),
+        of_pair=pair,
+        power_by_plan=lambda: PLAN.power_of_pair(images, GAP) if pair else PLAN.power(weights, seeds, images, GAP),
+        seeds_by_plan=lambda: None if pair else PLAN.seeds_needed(images, GAP),
+    )
 
 
 def _prediction(

@@ -134,12 +134,12 @@ class Ledger:
 
     def summaries(self) -> list[Summary]:
         """Every row in a few words, damaged ones too; only those that changed since the last time are read."""
-        index, paths = Index(self.folder), sorted(self.rows.folder.glob("*.json"))
+        index, names = Index(self.folder), self.rows.names()
         known = index.known()
-        fresh = {path.name: self._summary(path) for path in changed(paths, known, self.folder)}
+        fresh = {name: self._summary(self.rows.folder / name) for name in changed(names, known, self.folder)}
         if fresh:
             index.add((name, *entry) for name, entry in fresh.items())
-        return [(fresh.get(path.name) or known[path.name])[-1] for path in paths]
+        return [(fresh.get(name) or known[name])[-1] for name in names]
 
     def _summary(self, path: Path) -> tuple[Stamp, Stamp, Summary]:
         at = stamp(path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -36,10 +37,10 @@ class Summary:
 Stamp = tuple[int, int]  # time of the last change in nanoseconds, and size
 
 
-def stamp(path: Path) -> Stamp:
+def stamp(path: Path | str) -> Stamp:
     """(0, 0) of a file that is not there."""
     try:
-        about = path.stat()
+        about = os.stat(path)  # noqa: PTH116  of many thousands a Path each would take a second
     except OSError:
         return (0, 0)
     return about.st_mtime_ns, about.st_size
@@ -88,9 +89,15 @@ def _unpacked(packed: str) -> tuple[Stamp, Stamp, Summary]:
     return (row[0], row[1]), (answer[0], answer[1]), Summary(**summary)
 
 
-def changed(paths: Iterable[Path], known: dict[str, tuple[Stamp, Stamp, Summary]], folder: Path) -> Iterator[Path]:
-    """The rows that are not as the index knows them."""
-    for path in paths:
-        at = known.get(path.name)
-        if at is None or at[0] != stamp(path) or (at[2].kept is not None and at[1] != stamp(folder / at[2].kept)):
-            yield path
+def changed(names: Iterable[str], known: dict[str, tuple[Stamp, Stamp, Summary]], folder: Path) -> Iterator[str]:
+    """The files of rows that are not as the index knows them."""
+    for name in names:
+        row, answer, summary = known.get(name, (None, None, None))
+        kept = None if summary is None else summary.kept
+        if row != stamp(f"{folder}/rows/{name}") or (kept is not None and answer != stamp(_below(folder, kept))):
+            yield name
+
+
+def _below(folder: Path, kept: str) -> str:
+    """Where an answer lies: below the ledger, or elsewhere by an absolute path."""
+    return kept if kept.startswith("/") else f"{folder}/{kept}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -175,9 +175,19 @@ class Planned:
 
     seeds: int  # fewest of any model in it
     images: int  # that count
-    power: float | None = None  # chance to see a gap of five points; None where that is no question
-    seeds_needed: int | None = None  # of every model, to see it with probability 0.8; None: more than one would train
     of_pair: bool = False  # two given models: over images alone
+    power_by_plan: Callable[[], float | None] = lambda: None  # called when asked for: lists of cells do without
+    seeds_by_plan: Callable[[], int | None] = lambda: None
+
+    @cached_property
+    def power(self) -> float | None:
+        """Chance to see a gap of five points; None where that is no question."""
+        return self.power_by_plan()
+
+    @cached_property
+    def seeds_needed(self) -> int | None:
+        """Of every model, to see it with probability 0.8; None: more than one would train."""
+        return self.seeds_by_plan()
 
 
 @dataclass(frozen=True, kw_only=True)
