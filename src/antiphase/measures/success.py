@@ -17,10 +17,10 @@ from antiphase.runtime import frozen
 
 DENOMINATORS = {
     "clean_accuracy": "correct without an attack, of all images",
-    "robust_accuracy": "correct and changed by no run, of all images",
-    "asr_change": "prediction changed, of all images in all runs (the paper's rate)",
-    "asr_correct": "prediction changed, of the correctly classified images in all runs",
-    "asr_union": "prediction changed by at least one run, of all images",
+    "robust_accuracy": "correct and changed by no restart, of all images",
+    "asr_change": "prediction changed, of all images, mean over restarts (the paper's rate)",
+    "asr_correct": "prediction changed, of the correctly classified images, mean over restarts",
+    "asr_union": "prediction changed by at least one restart, of all images",
 }
 
 

@@ -453,7 +453,7 @@ FIGURES = (
         "Figure 3: what depth does",
         ("fig3a", "fig3b", "fig3c", "fig3d"),
         _figure3,
-        note="Bars and bands are 95 % intervals; those of (c) are in the table.",
+        note="Bars and bands are 95 % intervals; those of a panel (c) are in the table.",
     ),
     PaperFigure(
         "fig4",

@@ -94,7 +94,7 @@ def _card(model: Row, n: int) -> Model:
 # ------------------------------------------------------------------------------------------------- sections
 def _success(c: Row) -> Figure:
     models = [AttackedModel(model["name"], i, model["attacks"]) for i, model in enumerate(c["models"])]
-    note = "Bands: 95 % intervals, an image's starts as one cluster."
+    note = "Bands: 95 % intervals, the restarts of an image count as one cluster."
     return success_figure("attack-success", "Attack success", models, note, one_at_a_time=True)
 
 
@@ -132,8 +132,8 @@ def _attack_table(c: Row) -> Table:
         title="Rates and paired tests",
         columns=tuple(columns),
         rows=tuple(rows),
-        note=f"{meanings} A run is one random start. The last columns count, of the images that both models classify correctly, "
-        "those that at least one start breaks for each model; McNemar's test, Holm-corrected over the budgets. An image that is "
+        note=f"{meanings} A restart is one random start of the attack. The last columns count, of the images that both models classify correctly, "
+        "those that at least one restart breaks for each model; McNemar's test, Holm-corrected over the budgets. An image that is "
         "wrong from the start is pushed deeper into its wrong class by this attack, so it says little about robustness.",
         data=_attack_data(c),
     )
