@@ -1,4 +1,4 @@
-# make demo | test | test-slow | bench | calibrate | faults | replication | findings | site; each creates .venv on first use and is quick the second time.
+# make demo | test | test-slow | bench | bench-all | calibrate | faults | replication | findings | site; each creates .venv on first use and is quick the second time.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,7 +9,7 @@ export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_FP16
 # Threads that wait for each other sleep: beside other jobs, spinning ones take several times as long.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test test-slow bench calibrate faults replication findings lint types site screenshot clean
+.PHONY: demo test test-slow bench bench-all calibrate faults replication findings lint types site screenshot clean
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -51,6 +51,9 @@ test-slow: $(VENV)/.dev $(VENV)-peers/.peers
 
 bench: $(VENV)-peers/.peers
 	env -u OMP_WAIT_POLICY $(VENV)-peers/bin/python -m benchmarks $(ONLY)
+
+bench-all: $(VENV)-peers/.peers
+	env -u OMP_WAIT_POLICY $(VENV)-peers/bin/python -m benchmarks --all
 
 # Coverage of intervals and error rates of verdicts, simulated: docs/statistics.md. Goes on where it was stopped; AFRESH=--afresh starts again.
 calibrate: $(VENV)/.dev

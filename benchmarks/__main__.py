@@ -49,7 +49,8 @@ def page(records: list[dict[str, Any]]) -> str:
         [
             "# Benchmarks",
             "",
-            "Written by `make bench` from `benchmarks/results.json`; one line alone: `make bench ONLY=train-step-vs-timm`.",
+            "Written by `make bench` (the short lines) and `make bench-all` (hours) from `benchmarks/results.json`; one line",
+            "alone: `make bench ONLY=train-step-vs-timm`.",
             "Every figure is a ratio of two things measured in turn in one run. The ratio is the median over the pairs, the",
             "interval its exact 95 % interval; a goal is met only if the whole interval clears it.",
             "",
@@ -63,13 +64,21 @@ def page(records: list[dict[str, Any]]) -> str:
                 if r.get("notes")
             ),
             "",
+            *_not_measured({r["name"] for r in records}),
         ]
     )
 
 
+def _not_measured(measured: set[str]) -> list[str]:
+    """What there is a line for and no figure yet."""
+    missing = [f"- `{name}` (goal {line.goal}): {line.what}" for name, line in LINES.items() if name not in measured]
+    return ["## Not measured yet", "", *missing, ""] if missing else []
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("lines", nargs="*", metavar="LINE", help=f"which: {', '.join(LINES)} (default: all)")
+    parser.add_argument("lines", nargs="*", metavar="LINE", help=f"which: {', '.join(LINES)} (default: the short ones)")
+    parser.add_argument("--all", action="store_true", help="the long ones too")
     parser.add_argument("--pairs", type=int, default=41, help="interleaved pairs a line, at least 30")
     given = parser.parse_args()
     if unknown := set(given.lines) - set(LINES):
@@ -77,7 +86,7 @@ def main() -> None:
     if given.pairs < 30:
         parser.error(f"--pairs {given.pairs}: an interval needs at least 30")
     stored = {r["name"]: r for r in files.read_json(RESULTS)} if RESULTS.exists() else {}
-    for name in given.lines or LINES:
+    for name in given.lines or [name for name, line in LINES.items() if given.all or not line.long]:
         record = measure(name, LINES[name], given.pairs)
         stored[name] = record
         low, high = record["interval"]

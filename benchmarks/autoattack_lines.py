@@ -1,4 +1,4 @@
-"""AutoAttack on the committed depth-1 DiffViT, real CIFAR-10 test images, against the authors' code as a package."""
+"""AutoAttack on real CIFAR-10 test images, against the authors' code as a package."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from torch import Tensor, nn
 from antiphase.attacks import APGD, AutoAttack, Linf, engine
 from antiphase.data import load
 from antiphase.data.imageset import Batch
-from antiphase.models.run import Run
-from benchmarks.attack_lines import PAIR, Counted
+from benchmarks.attack_lines import Counted
+from benchmarks.bench_models import bench_model
 from benchmarks.peers import pyautoattack
 from benchmarks.timing import Line, Measured
 
 
-def standard_vs_pyautoattack(eps: str, images: int, parts: int, pairs: int) -> Measured:
+def standard_vs_pyautoattack(model: str, eps: str, images: int, parts: int, pairs: int) -> Measured:
     """Both evaluate the same part of the images, in turn; parts follow one another until all pairs are done.
 
     Who is wrong without an attack is attacked by neither.
     """
-    model = Run(PAIR / "DiffViT").classifier()
+    net = bench_model(model)
     batch, attack = load("cifar10", "test").subset(images).all, AutoAttack(within=Linf(eps))
-    shown = {"ours": Counted(model).eval(), "pyautoattack": Counted(model).eval()}
+    shown = {"ours": Counted(net).eval(), "pyautoattack": Counted(net).eval()}
     robust = {side: torch.full((images,), -1) for side in shown}  # -1: not looked at
     seconds, seen = dict.fromkeys(shown, 0.0), 0
 
@@ -37,13 +37,13 @@ def standard_vs_pyautoattack(eps: str, images: int, parts: int, pairs: int) -> M
         else:
             adversarial = pyautoattack(attack.within)(shown[side], x, y)
             with torch.no_grad():
-                left = model(adversarial).argmax(dim=1) == y
+                left = net(adversarial).argmax(dim=1) == y
         took = time.perf_counter() - began
         robust[side][rows] = left.long()
         seconds[side] += took
         return took
 
-    ratios, dealt = [], _dealt(model, batch, attack.within, parts)
+    ratios, dealt = [], _dealt(net, batch, attack.within, parts)
     for i in range(pairs):
         rows = dealt[i % parts]
         seen += len(rows)
@@ -74,12 +74,12 @@ AUTOATTACK_LINES = {
     "autoattack-vs-pyautoattack-at-8": Line(
         "time of pyautoattack / ours: AutoAttack standard at 8/255 on the depth-1 DiffViT, 64 images",
         ">= 10.00",
-        partial(standard_vs_pyautoattack, "8/255", 64, 1),
+        partial(standard_vs_pyautoattack, "diffvit", "8/255", 64, 1),
     ),
     "autoattack-vs-pyautoattack-at-1": Line(
         "time of pyautoattack / ours: the same at 1/255, where survivors are tried to the end: the 64 images dealt to six "
         "parts, each with one of the six that stand, a part a pair",
         ">= 1.20",
-        partial(standard_vs_pyautoattack, "1/255", 64, 6),
+        partial(standard_vs_pyautoattack, "diffvit", "1/255", 64, 6),
     ),
 }

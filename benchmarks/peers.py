@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from antiphase.attacks import CW, DDN, L2, PGD, Linf
+from antiphase.attacks import CW, DDN, FMN, L2, PGD, Linf
 
 Peer = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
@@ -38,7 +40,31 @@ def foolbox_pgd(attack: PGD) -> Peer:
     return call
 
 
-PEERS: dict[str, Callable[[PGD], Peer]] = {"torchattacks": torchattacks_pgd, "foolbox": foolbox_pgd}
+def _adv_lib() -> Any:
+    """Its attacks. It imports a client for plots, which is not installed here and which nothing here uses."""
+    sys.modules.setdefault("visdom", types.ModuleType("visdom"))
+    from adv_lib import attacks
+
+    return attacks
+
+
+def adv_lib_pgd(attack: PGD) -> Peer:
+    pgd_linf = _adv_lib().pgd_linf
+
+    def call(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        torch.manual_seed(0)
+        steps = {"steps": attack.steps, "absolute_step_size": attack.step}
+        adversarial: Tensor = pgd_linf(model, x, y, float(attack.within.eps), **steps)
+        return adversarial
+
+    return call
+
+
+PGD_PEERS: dict[str, Callable[[PGD], Peer]] = {
+    "torchattacks": torchattacks_pgd,
+    "foolbox": foolbox_pgd,
+    "adv-lib": adv_lib_pgd,
+}
 
 
 def pyautoattack(
@@ -122,3 +148,44 @@ def torchattacks_cw(attack: CW) -> Peer:
         return adversarial
 
     return call
+
+
+def adv_lib_cw(attack: CW) -> Peer:
+    carlini_wagner_l2 = _adv_lib().carlini_wagner_l2
+
+    def call(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        adversarial: Tensor = carlini_wagner_l2(
+            model,
+            x,
+            y,
+            confidence=attack.confidence,
+            learning_rate=attack.lr,
+            initial_const=attack.initial_c,
+            binary_search_steps=attack.searches,
+            max_iterations=attack.steps,
+        )
+        return adversarial
+
+    return call
+
+
+CW_PEERS: dict[str, Callable[[CW], Peer]] = {"foolbox": foolbox_cw, "adv-lib": adv_lib_cw}
+
+
+def foolbox_fmn(attack: FMN) -> Peer:
+    import foolbox
+
+    return _smallest_of(foolbox.attacks.L2FMNAttack(steps=attack.steps, gamma=attack.gamma))
+
+
+def adv_lib_fmn(attack: FMN) -> Peer:
+    fmn = _adv_lib().fmn
+
+    def call(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        adversarial: Tensor = fmn(model, x, y, norm=2, steps=attack.steps, **{"γ_init": attack.gamma})
+        return adversarial
+
+    return call
+
+
+FMN_PEERS: dict[str, Callable[[FMN], Peer]] = {"foolbox": foolbox_fmn, "adv-lib": adv_lib_fmn}

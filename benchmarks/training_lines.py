@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 
 import torch
 from timm.layers import DiffAttention
@@ -13,12 +14,13 @@ from antiphase.config import Budget
 from antiphase.data import load
 from antiphase.data.imageset import Batch
 from antiphase.models import Differential, Softmax, ViTConfig
+from antiphase.models.fast_path import fast_path
 from antiphase.models.vit import build
 from antiphase.scales import SCALES
 from antiphase.training import TrainConfig
 from antiphase.training.loop import Learner
 from antiphase.training.tasks import CrossEntropy, classification_objective
-from benchmarks.timing import Line, Measured, Timed, interleaved, timed
+from benchmarks.timing import Line, Measured, Timed, interleaved, of_the_machine, timed
 
 
 def _batch(n: int = 128) -> Batch:
@@ -26,13 +28,11 @@ def _batch(n: int = 128) -> Batch:
     return load("cifar10", "train").subset(n).all
 
 
-def _config(scale: str, attention: Softmax | Differential) -> ViTConfig:
-    s = SCALES[scale]  # type: ignore[index]
-    return ViTConfig(patch=s.patch, width=s.width, heads=s.heads, depth=1, attention=(attention,))
-
-
-def _model(scale: str, attention: Softmax | Differential) -> nn.Module:
-    return build(_config(scale, attention), shape=(3, 32, 32), classes=10)
+def _model(attention: Softmax | Differential, depth: int = 1) -> nn.Module:
+    """Of the paper's size, but for its depth."""
+    s = SCALES["paper"]
+    config = ViTConfig(patch=s.patch, width=s.width, heads=s.heads, depth=depth, attention=(attention,))
+    return build(config, shape=(3, 32, 32), classes=10)
 
 
 def _training_step(model: nn.Module, batch: Batch) -> Timed:
@@ -54,60 +54,78 @@ def _with_timms_attention(model: nn.Module) -> nn.Module:
     return other
 
 
-def step_vs_softmax_twin(n: int) -> Measured:
+def step_vs_softmax_twin(depth: int, n: int) -> Measured:
     batch = _batch()
-    steps = (_training_step(_model("paper", a), batch) for a in (Differential(), Softmax()))
+    steps = (_training_step(_model(a, depth), batch) for a in (Differential(), Softmax()))
     return Measured([ours / twin for ours, twin in interleaved(*steps, n)])
 
 
-def step_vs_timm(n: int) -> Measured:
-    batch, model = _batch(), _model("paper", Differential())
+def step_vs_timm(depth: int, n: int) -> Measured:
+    batch, model = _batch(), _model(Differential(), depth)
     theirs = _training_step(_with_timms_attention(model), batch)
     return Measured([ours / peer for ours, peer in interleaved(_training_step(model, batch), theirs, n)])
 
 
-def step_gemm_fraction(n: int) -> Measured:
-    """(operations of the plain model's step / our seconds) / (operations of a 2048^3 float32 product / its seconds).
-
-    Our step does without some of these operations (models/fast_path.py).
-    """
-    side, batch = 2048, _batch()
-    model = _model("paper", Differential())
+def _operations(model: nn.Module, batch: Batch) -> int:
+    """Of the matrix products of a forward and its backward."""
     with FlopCounterMode(display=False) as counter:
         nn.functional.cross_entropy(model(batch.pixels), batch.labels).backward()
-    a, b = torch.rand(side, side), torch.rand(side, side)
-    operations = counter.get_total_flops() / (2 * side**3)
-    gemm = timed(lambda: a @ b)
-    pairs = interleaved(_training_step(model, batch), gemm, n)
-    return Measured([operations * product / step for step, product in pairs])
+    return int(counter.get_total_flops())
+
+
+def step_gemm_fraction(n: int) -> Measured:
+    """(operations that our step does / its seconds) / (operations of a 2048^3 float32 product / its seconds)."""
+    batch, model = _batch(), _model(Differential())
+    with fast_path(model):
+        operations = _operations(model, batch)
+    return Measured(of_the_machine(operations, _training_step(model, batch), n))
+
+
+def step_saved_operations(n: int) -> Measured:
+    """(operations of the plain model's step) / (those that our step does): counted, so that it does not vary."""
+    batch, model = _batch(), _model(Differential())
+    plain = _operations(model, batch)
+    with fast_path(model):
+        own = _operations(model, batch)
+    return Measured(
+        [plain / own] * n, {"operations of a step on one image, plain": f"{plain / len(batch.ids) / 1e6:.1f} million"}
+    )
 
 
 def adversarial_step_cost(n: int) -> Measured:
     """One step of PGD-7 training against eight clean steps."""
     batch, k = _batch(), 7
     config = TrainConfig(adv_eps=Budget("1/255"), adv_steps=k)
-    adversarial = Learner(_model("paper", Differential()).train(), config, classification_objective(config))
-    clean = _training_step(_model("paper", Differential()), batch)
+    adversarial = Learner(_model(Differential()).train(), config, classification_objective(config))
+    clean = _training_step(_model(Differential()), batch)
     pairs = interleaved(timed(lambda: adversarial.update(batch, lr=5e-4)), clean, n, warm=2)
     return Measured([ours / ((k + 1) * one) for ours, one in pairs])
 
 
+TWIN = "time of a DiffViT training step / that of its softmax ViT twin (paper scale, depth {}, batch 128, CIFAR-10)"
+TIMM = "time of a DiffViT training step / the same model with timm's own differential attention (depth {})"
 TRAINING_LINES = {
-    "train-step-vs-softmax-twin": Line(
-        "time of a DiffViT training step / that of its softmax ViT twin (paper scale, depth 1, batch 128, CIFAR-10)",
-        "<= 1.10",
-        step_vs_softmax_twin,
+    "train-step-vs-softmax-twin": Line(TWIN.format(1), "<= 1.10", partial(step_vs_softmax_twin, 1)),
+    "train-step-vs-softmax-twin-depth-4": Line(TWIN.format(4), "<= 1.10", partial(step_vs_softmax_twin, 4)),
+    "train-step-vs-softmax-twin-depth-12": Line(
+        TWIN.format(12), "<= 1.10", partial(step_vs_softmax_twin, 12), long=True
     ),
     "train-step-vs-timm": Line(
-        "time of a DiffViT training step / the same model with timm's own differential attention, which computes every token of "
-        "its only block where ours computes the class token",
+        TIMM.format(1) + ", which computes every token of its only block where ours computes the class token",
         "<= 1.00",
-        step_vs_timm,
+        partial(step_vs_timm, 1),
     ),
+    "train-step-vs-timm-depth-4": Line(TIMM.format(4), "<= 1.00", partial(step_vs_timm, 4)),
+    "train-step-vs-timm-depth-12": Line(TIMM.format(12), "<= 1.00", partial(step_vs_timm, 12), long=True),
     "train-step-gemm-fraction": Line(
-        "operations of a plain DiffViT training step a second of ours / those of a 2048 x 2048 float32 matrix product",
+        "operations that a DiffViT training step of ours does a second / those of a 2048 x 2048 float32 matrix product",
         ">= 0.60",
         step_gemm_fraction,
+    ),
+    "train-step-operations-saved": Line(
+        "operations of a plain DiffViT training step (depth 1) / those that ours does, which computes the class token only",
+        ">= 1.00",
+        step_saved_operations,
     ),
     "adversarial-step-cost": Line(
         "time of a PGD-7 adversarial training step / that of 8 clean steps",

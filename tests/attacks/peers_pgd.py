@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.peers import PEERS
+from benchmarks.peers import PGD_PEERS
 
 from antiphase.attacks import PGD, Linf, engine
 from antiphase.data import load
@@ -17,7 +17,7 @@ rows = []
 for eps in (0.25, 0.5, 1, 2, 4):
     attack = PGD(within=Linf(f"{eps}/255"), steps=20)
     ours = engine.run(model, x, y, attack, ids=ids)
-    theirs = engine.run(model, x, y, PEERS[peer](attack), ids=ids, within=attack.within)
+    theirs = engine.run(model, x, y, PGD_PEERS[peer](attack), ids=ids, within=attack.within)
     agree = float((ours.success == theirs.success).double().mean())
     rows.append(
         {

@@ -63,9 +63,16 @@ def main(argv: list[str]) -> int:
     return run_command(name, rest)
 
 
-def entry() -> None:
-    # Threads that wait for each other soon sleep; beside other jobs those that spin are many times slower, and alone those that
-    # sleep at once twice as slow. Both are read when torch is loaded; the second is of the library that torch's Linux wheels use.
+def environ_for_threads() -> None:
+    """How OpenMP's threads wait, before torch is loaded and reads it; what the user set stays.
+
+    Threads that wait for each other soon sleep: beside other jobs those that spin are many times slower, and alone those that
+    sleep at once twice as slow. The second variable is of the library that torch's Linux wheels use.
+    """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
+
+
+def entry() -> None:
+    environ_for_threads()
     sys.exit(main(sys.argv[1:]))

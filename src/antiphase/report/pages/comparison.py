@@ -132,9 +132,10 @@ def _attack_table(c: Row) -> Table:
         title="Rates and paired tests",
         columns=tuple(columns),
         rows=tuple(rows),
-        note=f"{meanings} A restart is one random start of the attack. The last columns count, of the images that both models classify correctly, "
-        "those that at least one restart breaks for each model; McNemar's test, Holm-corrected over the budgets. An image that is "
-        "wrong from the start is pushed deeper into its wrong class by this attack, so it says little about robustness.",
+        note=f"{meanings} A restart is one random start of the attack. The last columns count, of the images that both models "
+        "classify correctly, those that at least one restart breaks for each model; McNemar's test, Holm-corrected over the "
+        "budgets. An image that is wrong from the start is pushed deeper into its wrong class by this attack, so it says little "
+        "about robustness.",
         data=_attack_data(c),
     )
 
