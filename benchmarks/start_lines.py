@@ -1,0 +1,113 @@
+"""What a command costs before it works, and whether the threads that it takes are the ones that pay."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.bench_models import PAIR
+from benchmarks.timing import Line, Measured, interleaved, timed
+
+BUSY = "import torch; torch.set_num_threads(1); a = torch.randn(512, 512)\nwhile True: a @ a"
+# seconds of a training step on images of a side, with the threads that the command line would take
+STEPS = """
+import sys, time
+from antiphase.cli import environ_for_threads
+environ_for_threads()
+import torch
+from antiphase.data import load
+from antiphase.models import Differential, ViTConfig
+from antiphase.models.vit import build
+from antiphase.runtime import use_threads_that_pay
+from antiphase.training import TrainConfig
+from antiphase.training.loop import Learner
+from antiphase.training.tasks import CrossEntropy
+data, width = sys.argv[1], int(sys.argv[2])
+batch = load(data, "train").subset(64).all
+shape = tuple(batch.pixels.shape[1:])
+use_threads_that_pay(shape)
+patch = 2 if shape[-1] == 8 else 4
+model = build(ViTConfig(patch=patch, width=width, heads=4, attention=(Differential(),)), shape=shape, classes=10)
+learner = Learner(model.train(), TrainConfig(), CrossEntropy())
+for _ in range(3):
+    learner.update(batch, lr=1e-3)
+began, steps = time.perf_counter(), 0
+while time.perf_counter() - began < 2:
+    learner.update(batch, lr=1e-3)
+    steps += 1
+print((time.perf_counter() - began) / steps)
+"""
+
+
+def start_vs_imports(n: int) -> Measured:
+    """(`antiphase attack RUN` on 8 images, which were never attacked) / (python -c "import torch, timm")."""
+    with TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        shutil.copytree(PAIR / "DiffViT", run, ignore=shutil.ignore_patterns("attacks"))
+        words = ["attack", str(run), "--images", "8", "--eps", "1/255", "--steps", "5"]
+
+        def attack() -> None:
+            shutil.rmtree(run / "attacks", ignore_errors=True)
+            _quiet([sys.executable, "-m", "antiphase", *words])
+
+        imports = partial(_quiet, [sys.executable, "-c", "import torch, timm"])
+        return Measured([a / b for a, b in interleaved(timed(attack), timed(imports), n, warm=1)])
+
+
+def _quiet(command: list[str]) -> None:
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def threads(data: str, width: int, busy: int, n: int) -> Measured:
+    """(a step with the threads that a command takes) / (the quicker of one thread and all), beside so many busy processes."""
+    with _busy(busy):
+        ratios = []
+        for _ in range(n):
+            default, one, every = (_step(data, width, count) for count in (None, 1, os.cpu_count() or 1))
+            ratios.append(default / min(one, every))
+    return Measured(ratios, {"cores": str(os.cpu_count())})
+
+
+def _step(data: str, width: int, count: int | None) -> float:
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
+    asked = {} if count is None else {"OMP_NUM_THREADS": str(count)}
+    command = [sys.executable, "-c", STEPS, data, str(width)]
+    done = subprocess.run(command, env=plain | asked, check=True, capture_output=True, text=True)
+    return float(done.stdout.split()[-1])
+
+
+@contextmanager
+def _busy(count: int) -> Iterator[None]:
+    others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+START_LINES = {
+    "start-vs-imports": Line(
+        "time of `antiphase attack RUN` on 8 images / that of `import torch, timm` alone",
+        "<= 1.20",
+        start_vs_imports,
+    ),
+} | {
+    f"threads-{data}-beside-{busy}": Line(
+        f"time of a training step on {data} (width {width}) with the threads that a command takes / with the better of one "
+        f"thread and all, beside {busy} busy processes",
+        "<= 1.50",
+        partial(threads, data, width, busy),
+        long=True,
+    )
+    for data, width in (("digits", 64), ("cifar10", 96))
+    for busy in (0, 2)
+}
