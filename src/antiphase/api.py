@@ -200,7 +200,7 @@ def measure(run: RunLike, images: Images | None = None, **flags: Any) -> dict[st
 
 
 def theory(run: RunLike, base: RunLike | None = None, images: Images | None = None, **flags: Any) -> dict[str, Any]:
-    """What `antiphase theory` does: every statement of the paper held against a run and its softmax baseline."""
+    """What `antiphase theory` does: every statement of the paper tested on a run and its softmax baseline."""
     return _run("theory", images, flags, run=_folder(run), base=None if base is None else _folder(base))
 
 

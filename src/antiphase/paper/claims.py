@@ -39,7 +39,7 @@ CLAIMS = {
     "K24": "changes of A1 and A2 of DiffCLIP correlate on noisy images, and the maps more so than on clean ones",
     "E1": "our question: the gap between ViT and DiffViT is smaller on CIFAR-100 than on CIFAR-10",
     "E2": "our question: noise is common-mode in DiffViTs as well (K13)",
-    "E3": "our question: what K24 says of DiffCLIP holds of DiffViTs",
+    "E3": "our question: what K24 says of DiffCLIP is true of DiffViTs as well",
     "E4": "our question: when both are smoothed by noise, less is certified of the DiffViT than of the ViT",
     "E5": "our question: the DiffViT loses less accuracy under noise corruptions than the ViT",
     "E6": "our question: where a corruption moves the two maps more alike, the DiffViT gains more over the ViT",

@@ -151,7 +151,7 @@ def _measured(about: Contrast, measured: Estimate | None, like: Estimate | None,
     if like is not None:
         sign = -1.0 if like.value < 0 else 1.0
         if min(like.p_above(), like.p_below()) >= LEVEL / (2 * among):
-            needs = f"what it is held against has no known direction itself ({_text(like)})"
+            needs = f"what it is compared with has no known direction itself ({_text(like)})"
     seen = replace(measured, value=sign * measured.value)
     low, high = seen.interval()
     return replace(

@@ -54,7 +54,7 @@ def ledger_page(folder: Path, scale: ScaleName | None = None, data: str | None =
     sections, missing = _sections(grid, answers, folder)
     return Page(
         title="Differential attention under attack",
-        lede=f"The papers' claims, tables and figures held against our own runs: {data_name(grid.data)}, scale {chosen}, "
+        lede=f"The papers' claims, tables and figures beside our own runs: {data_name(grid.data)}, scale {chosen}, "
         f"{len(mine):,} finished cells.",
         headline=_headline(grid, decided),
         findings=tuple(f"A row cannot be read: {sentence}" for sentence in (row.damage for row in rows) if sentence),
