@@ -2,7 +2,8 @@
 
 Every block is a list of studies at a scale, narrowed where the machine is too small for all of it. Several processes may run it
 at once (`make replication` starts two): each takes cells that no other is at. `--left` says what is left, `--verify 10` asks ten
-random rows again with the code as it is now, `--stage` adds to the index of git what is finished and nothing else.
+random rows again with the code as it is now, `--stage` adds to the index of git what is finished and nothing else, large
+answers compressed.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Ask, Cell, Train, data_sets, ordered
 from antiphase.scales import ScaleName
+from antiphase.store import compress, lies_at
 
 LEDGER = Path(__file__).parents[1] / "results" / "replication"
+LARGE = 100_000  # bytes of an answer from which on it is committed compressed
 DEPTH_1 = "fig2a table1 training-length lambda-dynamics fig5 fig2c fig4 noise-vs-attack"
 DEPTHS = "fig3a fig3b fig3c fig3d fig4 fig5 table2 lambda-dynamics noise-vs-attack theory-audit fig6"
 
@@ -101,22 +104,31 @@ def left(ledger: Ledger) -> Iterator[str]:
 
 def stage(ledger: Ledger) -> int:
     """Rows, the runs they are about and the answers they refer to: what is under way stays out of the index, and so do weights
-    that no cell to come needs (a training repeats to the bit)."""
+    that no cell to come needs (a training repeats to the bit). Large answers that git does not know yet are compressed."""
+    known = set(_git(ledger, "ls-files").splitlines())
     to_come = [cell for block in BLOCKS for cell in block.cells() if not ledger.has(cell)]
     wanted = {need.key for cell in to_come for need in ordered([cell])}
     paths = [ledger.folder / "data.json", *sorted(ledger.rows.folder.glob("*.json"))]
     for row in ledger.readable():
         folder = ledger.run_folder(row["key"])
         if "kept" in row:
-            paths.append(ledger.folder / row["kept"]["path"])
+            answer = lies_at(ledger.folder / row["kept"]["path"])
+            fresh = str(answer.relative_to(ledger.folder)) not in known
+            large = answer.suffix == ".json" and answer.stat().st_size > LARGE
+            paths.append(compress(answer) if fresh and large else answer)
         elif folder.is_dir():
             files = [path for place in (folder, *folder.glob("epoch-*")) for path in place.iterdir() if path.is_file()]
             shown = [path for path in files if not path.name.startswith(".")]
             paths += [path for path in shown if path.suffix != ".safetensors" or row["key"] in wanted]
     for start in range(0, len(paths), 500):
         names = [str(path) for path in paths[start : start + 500]]
-        subprocess.run(["git", "add", "--force", "--", *names], check=True, cwd=ledger.folder)
+        _git(ledger, "add", "--force", "--", *names)
     return len(paths)
+
+
+def _git(ledger: Ledger, *words: str) -> str:
+    """What git says in the folder of the ledger."""
+    return subprocess.run(["git", *words], check=True, cwd=ledger.folder, stdout=subprocess.PIPE, text=True).stdout
 
 
 def verify(ledger: Ledger, rows: int, seed: int) -> Iterator[str]:

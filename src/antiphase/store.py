@@ -1,14 +1,17 @@
 """The one way in which anything computed is kept: a question, its key, a file with a digest, a lock, a format version.
 
-An entry is one JSON file, `{"format": 4, "digest": SHA-256, "content": ...}`, written whole or not at all. What two earlier
-layouts wrote is read too: a ledger's `{"digest", "row"}`, and an answer without a digest (docs/architecture.md). No torch.
+An entry is one JSON file, `{"format": 4, "digest": SHA-256, "content": ...}`, written whole or not at all. `compress` puts the
+same text into KEY.json.gz, which is read wherever KEY.json is not there. What two earlier layouts wrote is read too: a
+ledger's `{"digest", "row"}`, and an answer without a digest (docs/architecture.md). No torch.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -21,6 +24,7 @@ from antiphase.files import Damaged, digest_of, room
 from antiphase.locks import locked
 
 FORMAT = 4  # of an entry's file
+LARGEST = 1 << 30  # bytes of a compressed entry when it is read: nothing that we keep comes near it
 BACKWARD = 3  # forward passes that a forward with its backward costs
 Content = dict[str, Any]
 
@@ -99,7 +103,7 @@ class Store:
         return self.folder / f"{key}.json"
 
     def __contains__(self, key: str) -> bool:
-        return self.path(key).exists()
+        return lies_at(self.path(key)).exists()
 
     def get(self, key: str) -> Entry | None:
         """None if there is none; a damaged one is refused by name."""
@@ -139,10 +143,10 @@ class Store:
 def read_entry(path: Path, *, bare: bool = False) -> Entry:
     """One entry, if it is as it was written; `bare`: without a digest too."""
     remedy = "move it away and run again: only this entry is computed anew"
-    if not path.exists():
+    if not lies_at(path).exists():
         raise InputError(f"{path} does not exist")
     try:
-        stored = parse_json(read_text(path), path)
+        stored = parse_json(_text(lies_at(path)), path)
         if not isinstance(stored, dict):
             raise TypeError("no mapping")
         if bare and not stored.keys() & {"format", "digest", "content", "row"}:
@@ -158,6 +162,50 @@ def read_entry(path: Path, *, bare: bool = False) -> Entry:
     if digest != written:
         raise Damaged(f"{path} is damaged (its digest does not match): {remedy}")
     return Entry(path, content, digest)
+
+
+def lies_at(path: Path) -> Path:
+    """The file of the entry that is called `path`: that one, or the compressed one beside it."""
+    compressed = _compressed(path)
+    return compressed if not path.exists() and compressed.exists() else path
+
+
+def compress(path: Path) -> Path:
+    """Keep an entry as KEY.json.gz in place of KEY.json, the same bytes each time. A kill leaves one of them or both, which say
+    the same."""
+    text = path.read_bytes()
+    files.write_whole(_compressed(path), lambda temporary: _write_compressed(temporary, text))
+    path.unlink()
+    return _compressed(path)
+
+
+def entries_in(folder: Path) -> list[Path]:
+    """The entries of a folder by their names, compressed ones too."""
+    found = (path for pattern in ("*.json", "*.json.gz") for path in folder.glob(pattern))
+    return sorted({path.with_name(path.name.removesuffix(".gz")) for path in found})
+
+
+def _compressed(path: Path) -> Path:
+    return path.with_name(f"{path.name}.gz")
+
+
+def _write_compressed(path: Path, text: bytes) -> None:
+    path.write_bytes(gzip.compress(text, compresslevel=9, mtime=0))
+
+
+def _text(path: Path) -> str:
+    if path.suffix != ".gz":
+        return read_text(path)
+    if not path.is_file():
+        raise InputError(f"{path} is not a regular file: it is a folder, a pipe or a device")
+    try:
+        with gzip.open(path) as file:
+            text = file.read(LARGEST + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path} cannot be decompressed ({type(error).__name__})") from None
+    if len(text) > LARGEST:
+        raise InputError(f"{path} is larger than {LARGEST:,} bytes when it is decompressed")
+    return text.decode()  # a UnicodeDecodeError is a ValueError: damaged
 
 
 # ------------------------------------------------------------------------------------------------- keys

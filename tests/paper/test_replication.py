@@ -1,10 +1,14 @@
 """`make replication`: what it computes, in which order, and that rows can be asked again."""
 
+import gzip
+import subprocess
 from collections import Counter
 
-from benchmarks.replication import BLOCKS, models
+from benchmarks.replication import BLOCKS, LARGE, LEDGER, models, stage
 
+from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Ask, Train
+from antiphase.store import lies_at
 
 
 def test_the_papers_own_setting_at_depth_1_is_25_models_of_cifar10_the_first_seed_first():
@@ -28,3 +32,32 @@ def test_the_cpu_scale_comes_first_and_without_surrogates():
     first, everything = (block.cells() for block in BLOCKS[:2])
     assert {cell.key for cell in first} <= {cell.key for cell in everything}
     assert {cell.kind for cell in everything if not isinstance(cell, Ask)} <= {"Train", "Evaluate"}
+
+
+def test_a_large_answer_is_committed_compressed_once_and_read_as_before(tmp_path):
+    whole = Ledger(LEDGER)
+    cell = next(
+        cell
+        for cell in BLOCKS[0].cells()
+        if isinstance(cell, Ask) and cell.question.kind == "alignment" and whole.has(cell)
+    )
+    part, row = Ledger(tmp_path / "ledger"), whole.row(cell)
+    answer = part.folder / row["kept"]["path"]
+    answer.parent.mkdir(parents=True)
+    answer.write_bytes(as_text(whole.folder / row["kept"]["path"]))
+    part.rows.put(cell.key, row)
+    part.check_data("toys", "test", "abc")
+    assert answer.stat().st_size > LARGE
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    assert part.damaged() == []
+    assert stage(part) == stage(part) == 3  # the second time nothing changes
+    staged = subprocess.run(["git", "ls-files"], cwd=part.folder, check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert staged.splitlines() == ["data.json", f"rows/{cell.key}.json", f"{row['kept']['path']}.gz"]
+    assert not answer.exists()
+    assert part.damaged() == []
+    assert part.answer(row) == whole.answer(row)
+
+
+def as_text(path):
+    there = lies_at(path)
+    return gzip.decompress(there.read_bytes()) if there.suffix == ".gz" else there.read_bytes()

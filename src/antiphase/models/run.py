@@ -33,7 +33,7 @@ from antiphase.models.vit import build
 from antiphase.models.weights import check_room, fill, read_safetensors
 from antiphase.models.zero_shot import class_embeddings, zero_shot, zero_shot_from_embeddings
 from antiphase.rates import Rate
-from antiphase.store import Content, Entry, Question, Store
+from antiphase.store import Content, Entry, Question, Store, entries_in
 from antiphase.tables import Shown, Table, number, size_text, with_interval
 from antiphase.tensors import read_tensors as read_tensor_file
 from antiphase.tensors import write_tensors
@@ -431,7 +431,7 @@ def _accuracy(epoch: Mapping[str, Any], n: int) -> dict[str, Any] | None:
 def _count_answers(folder: Path) -> dict[str, int]:
     """By their kind: attacks, measures, ..."""
     kinds = [kind for kind in sorted(folder.iterdir()) if kind.is_dir() and not (kind / "run.json").exists()]
-    counts = {kind.name: len(list(kind.glob("*.json"))) for kind in kinds}
+    counts = {kind.name: len(entries_in(kind)) for kind in kinds}
     return {kind: n for kind, n in counts.items() if n}
 
 

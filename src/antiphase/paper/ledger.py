@@ -22,9 +22,9 @@ from antiphase.config import InputError, to_plain
 from antiphase.files import Damaged, room
 from antiphase.locks import locked
 from antiphase.models.run_json import check_entries
-from antiphase.paper.ledger_index import Index, Stamp, Summary, changed, stamp
+from antiphase.paper.ledger_index import Index, Stamp, Summary, answer_stamp, changed, stamp
 from antiphase.paper.questions import Cell
-from antiphase.store import Content, Entry, Store, agrees, held, read_entry
+from antiphase.store import Content, Entry, Store, agrees, held, lies_at, read_entry
 
 Row = dict[str, Any]
 IN_ROW = (
@@ -111,7 +111,7 @@ class Ledger:
         kept = row["kept"]
         path = self.folder / kept["path"]  # an absolute one stays as it is
         remedy = f"move {self.rows.path(row['key'])} away and run again"
-        if not path.exists():
+        if not lies_at(path).exists():
             raise Damaged(f"{path} is gone, though the row of {row['title']} refers to it: {remedy}")
         entry = read_entry(path, bare=True)
         if entry.digest != kept["digest"]:
@@ -151,7 +151,7 @@ class Ledger:
             return at, (0, 0), Summary(path.stem, path.stem, None, {}, None, f"{path} was moved away just now")
         row = entry.content
         kept = row["kept"]["path"] if "kept" in row else None
-        answered, wrong = (0, 0) if kept is None else stamp(self.folder / kept), None
+        answered, wrong = (0, 0) if kept is None else answer_stamp(self.folder, kept), None
         try:
             self.answer(row)
         except Damaged as damage:

@@ -94,10 +94,12 @@ def changed(names: Iterable[str], known: dict[str, tuple[Stamp, Stamp, Summary]]
     for name in names:
         row, answer, summary = known.get(name, (None, None, None))
         kept = None if summary is None else summary.kept
-        if row != stamp(f"{folder}/rows/{name}") or (kept is not None and answer != stamp(_below(folder, kept))):
+        if row != stamp(f"{folder}/rows/{name}") or (kept is not None and answer != answer_stamp(folder, kept)):
             yield name
 
 
-def _below(folder: Path, kept: str) -> str:
-    """Where an answer lies: below the ledger, or elsewhere by an absolute path."""
-    return kept if kept.startswith("/") else f"{folder}/{kept}"
+def answer_stamp(folder: Path, kept: str) -> Stamp:
+    """Of the file of an answer, below the ledger or elsewhere by an absolute path, compressed or not."""
+    path = kept if kept.startswith("/") else f"{folder}/{kept}"
+    plain = stamp(path)
+    return plain if plain != (0, 0) else stamp(f"{path}.gz")

@@ -27,7 +27,7 @@ from antiphase.report.lens_data import images_and_budgets
 from antiphase.report.numbers import attack_name, attack_text, threat_text
 from antiphase.report.page_parts import Figure, Model, Page, Section, Slot, Table, Value, study_table
 from antiphase.report.pages.cards import accuracy, command, needs_data
-from antiphase.store import read_entry
+from antiphase.store import entries_in, lies_at, read_entry
 
 Row = dict[str, Any]
 READINGS = ("robust_accuracy", "asr_change", "asr_correct")
@@ -82,7 +82,7 @@ def _read(name: str, folder: Path) -> RunResults:
     }
     for kind, keys in needs.items():
         cells: list[tuple[float, str, Row]] = []
-        for path in (folder / kind).glob("*.json"):
+        for path in entries_in(folder / kind):
             try:
                 content = read_entry(path, bare=True).content
             except InputError as error:
@@ -90,7 +90,7 @@ def _read(name: str, folder: Path) -> RunResults:
                 continue
             content = all_visible(content)
             if all(key in content for key in keys):  # measures also has answers without rows: of the theory audit
-                cells.append((path.stat().st_mtime, path.name, content))
+                cells.append((lies_at(path).stat().st_mtime, path.name, content))
         getattr(run, kind).extend(cell for *_, cell in sorted(cells, key=lambda c: c[:2]))
     return run
 
