@@ -32,6 +32,7 @@ from antiphase.store import compress, lies_at
 
 LEDGER = Path(__file__).parents[1] / "results" / "replication"
 LARGE = 100_000  # bytes of an answer from which on it is committed compressed
+TRAINED = "fig4 fig3a fig6 fig3c noise-vs-attack map-correlation corrupted training-length fig1 fig3d certificates"
 DEPTH_1 = "fig2a table1 training-length lambda-dynamics fig5 fig2c fig4 noise-vs-attack"
 DEPTHS = "fig3a fig3b fig3c fig3d fig4 fig5 table2 lambda-dynamics noise-vs-attack theory-audit fig6"
 
@@ -74,6 +75,7 @@ class Block:
 
 BLOCKS = (
     Block(name="cpu, the first five", scale="cpu", studies="table1 fig2a fig2c fig5 controls"),
+    Block(name="cpu, no further training", scale="cpu", studies=TRAINED),
     Block(name="cpu", scale="cpu", studies="all"),
     Block(name="paper, depth 1", scale="paper", studies=DEPTH_1, depths=(1,), passes=(1, 3, 5), wanted=as_printed),
     Block(name="paper, theory at depth 1", scale="paper", studies="theory-audit", depths=(1,), passes=(1, 3, 5)),
