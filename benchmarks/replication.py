@@ -145,8 +145,11 @@ def verify(ledger: Ledger, rows: int, seed: int) -> Iterator[str]:
                 for path in ledger.run_folder(model.key).iterdir():
                     if path.is_file():
                         shutil.copy(path, _made(again.run_folder(model.key) / path.name))
-            run([cell], Workplace(again))
+            failed = run([cell], Workplace(again)).failed
             before, now = (_answer(of, cell) for of in (ledger, again))
+        if failed:
+            yield f"{cell.title}: not compared, since it failed: {failed[cell.key]}"
+            continue
         same = "the same" if before == now else f"differs in {', '.join(k for k in before if before[k] != now.get(k))}"
         yield f"{cell.title}: {same}"
 
