@@ -58,6 +58,21 @@ RULE = [
     ([finding(0.001, surrogate=True)], "not tested here", "surrogates"),
     ([finding(below=0.001, surrogate=True)], "not tested here", "surrogates"),
     ([finding(0.001, of_pair=True)], "supported", "of this pair"),
+    # what a claim takes for granted can refute it, and never supports it
+    ([finding(0.001, premise=True), UP], "supported", "all 2"),
+    ([finding(0.001, premise=True), OPEN], "inconclusive", "1 of 2 contrasts undecided"),
+    ([finding(0.001, premise=True), finding(0.001, planned_power=0.5)], "inconclusive", "only its premise"),
+    ([finding(below=0.001, premise=True), UP], "not supported", "other way round"),
+    ([finding(0.1, premise=True), UP], "partly supported", "1 of 2"),
+    ([finding(0.001, premise=True), NONE], "not supported", "no effect: all 1 contrast"),
+    # a claim that says two things is supported if both were decided
+    ([finding(0.001, says="order"), finding(0.001, says="depth")], "supported", "all 2"),
+    ([finding(0.001, says="order"), finding(0.001, says="depth", saturated=True)], "partly supported", "on depth"),
+    (
+        [finding(0.02, says="order"), finding(0.02, says="order"), finding(0.001, says="depth", needs="x")],
+        "inconclusive",
+        "",
+    ),
     ([], "not tested here", ""),
 ]
 
@@ -168,6 +183,22 @@ def test_trends_that_agree_support_k11_and_k23_though_the_diffvit_is_more_fragil
     assert [c["place"] for c in towards] == ["towards"]
     assert k23["verdict"] != "not supported"
     assert claim_in(world, "K3", "desk")["verdict"] == "not supported"  # it never crosses below
+
+
+def test_restarts_that_keep_the_order_say_nothing_of_depth_where_depth_does_nothing():
+    k11 = claim_in(World(lambda differential, *_: 0.5 + 0.15 * differential), "K11")
+    assert k11["verdict"] == "partly supported"
+    assert k11["why"].endswith("nothing was decided on what depth does")
+
+
+def test_that_the_shallow_diffvit_is_easier_to_fool_does_not_support_k3():
+    def rate(differential, depth, _):
+        return 0.5 + 0.15 * differential * (depth == 1)
+
+    k3 = claim_in(World(rate, seed_sd=0.05), "K3")
+    premise = next(c for c in k3["contrasts"] if c["premise"])
+    assert premise["place"] == "towards"
+    assert premise["name"] not in k3["why"]
 
 
 def test_attacks_that_disagree_about_depth_refute_k23():

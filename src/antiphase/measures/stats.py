@@ -273,6 +273,8 @@ class Contrast:
     saturated: bool = False  # all its rates lie above 97 %, or all below 3 %: no gap could show
     of_pair: bool = False  # one training of each model: about these two, not about others like them
     needs: str = ""  # what else keeps it from deciding anything
+    says: str = ""  # which of the things that the claim says it is about, where the claim says several
+    premise: bool = False  # what the claim takes for granted: it can refute the claim and never supports it
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,11 +80,23 @@ def predict(
     unit: Unit = "points",
     threshold: bool = False,
     optional: bool = False,
+    says: str = "",
+    premise: bool = False,
 ) -> Prediction:
     """A statistic of the series that the claim says is above 0; `threshold` where it is a distance to one, and no effect;
-    `optional` where a study does not compute it by itself."""
-    group = Group(tuple(series), statistic)
-    return predict_sum(claim, name, part, reading, [group], unit=unit, threshold=threshold, optional=optional)
+    `optional` where a study does not compute it by itself; `says` and `premise` as in the rule (verdict_rule.py)."""
+    return predict_sum(
+        claim,
+        name,
+        part,
+        reading,
+        [Group(tuple(series), statistic)],
+        unit=unit,
+        threshold=threshold,
+        optional=optional,
+        says=says,
+        premise=premise,
+    )
 
 
 def predict_sum(
@@ -99,6 +111,8 @@ def predict_sum(
     optional: bool = False,
     direction_of: Sequence[Group] = (),
     among: int = 1,
+    says: str = "",
+    premise: bool = False,
 ) -> Prediction:
     """A weighted sum over groups of models (depths, say) that the claim says is above 0.
 
@@ -113,7 +127,7 @@ def predict_sum(
             parts = [(group.weight, group.per_seed(numbers)) for group in groups]
             like = [(group.weight, group.per_seed(numbers)) for group in direction_of]
         except Missing as gap:
-            return Contrast(name=name, unit=unit, missing=f"no row of {gap}")
+            return Contrast(name=name, unit=unit, missing=f"no row of {gap}", says=says, premise=premise)
         about = Contrast(
             name=name,
             unit=unit,
@@ -121,6 +135,8 @@ def predict_sum(
             n=max(moved.shape[1] for _, part in parts for moved in part.influence.values()),
             surrogate=any(one.surrogate for one in every),
             threshold=threshold,
+            says=says,
+            premise=premise,
             planned_power=planned.power,
             saturated=_saturated([part for _, part in parts]),
             of_pair=planned.of_pair,
@@ -278,7 +294,9 @@ def at_least(a: Array, b: Array) -> Array:
     return difference(a, b) + ALIKE
 
 
-def about_equal(claim: str, what: str, part: str, reading: str, series: Sequence[Series]) -> list[Prediction]:
+def about_equal(
+    claim: str, what: str, part: str, reading: str, series: Sequence[Series], *, says: str = ""
+) -> list[Prediction]:
     """The mean difference of two series lies within two points of zero, on either side."""
 
     def not_above(a: Array, b: Array) -> Array:
@@ -289,6 +307,6 @@ def about_equal(claim: str, what: str, part: str, reading: str, series: Sequence
 
     margin = f"{100 * ALIKE:.0f} points"
     return [
-        predict(claim, f"{margin} {sign} ({what})", part, reading, series, statistic, threshold=True)
+        predict(claim, f"{margin} {sign} ({what})", part, reading, series, statistic, threshold=True, says=says)
         for sign, statistic in (("-", not_above), ("+", not_below))
     ]

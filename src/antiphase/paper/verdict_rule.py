@@ -2,12 +2,14 @@
 
 A contrast is one number that the claim says is above 0. It is *informative* if its rates are not all above 97 % or all below 3 %
 (unless the claim is about saturation) and its planned seeds and images would show a gap of five points with probability 0.8.
-Others are shown and never decide.
+Others are shown and never decide. Where a claim says several things (the order of models and what depth does), each contrast
+belongs to one of them. A *premise* is what a claim takes for granted: that one curve begins above another which it will cross.
 
-supported         every informative contrast lies in the claim's direction
+supported         every informative contrast lies in the claim's direction, and each thing that the claim says has one
 not supported     any informative contrast lies opposite, corrected for the number of contrasts (Holm); or all of them are
                   within one point of zero (two one-sided tests)
 partly supported  at least one lies in its direction, corrected in the same way, and none opposite
+                  A premise can refute a claim; it counts neither as its support nor as an effect.
 inconclusive      anything else; so is a model below the scale's accuracy floor (undertrained)
 not tested here   a contrast has no data, or only surrogates of the models that the claim is about
 no verdict        a scale that is for tests
@@ -110,17 +112,23 @@ def decide(contrasts: Sequence[Contrast], floor: float | None) -> Verdict:
     if not informative:
         whys = dict.fromkeys(f"{why_uninformative(contrast)}" for contrast in fit)
         return _verdict("inconclusive", f"none of {_count(fit)} can decide ({'; '.join(whys)})", fit)
+    own = [contrast for contrast in informative if not contrast.premise]
+    if not own:
+        return _verdict("inconclusive", f"only its premise could be decided: {_names(informative)}", informative)
     towards = [contrast for contrast in informative if place_of(contrast) == "towards"]
+    mute = dict.fromkeys(c.says for c in fit if not c.premise and c.says not in {other.says for other in own})
     of = f"{len(informative)} informative contrasts" if len(informative) < len(fit) else _count(fit)
-    if len(towards) == len(informative):
+    if len(towards) == len(informative) and not mute:
         return _verdict("supported", f"all {of} in its direction{_pair(informative)}", informative)
-    if all(_is_nothing(contrast) for contrast in informative):
-        return _verdict("not supported", f"no effect: all {of} within one point of zero", informative)
-    partly = _corrected(informative, lambda contrast: contrast.p_above)
+    if all(_is_nothing(contrast) for contrast in own):
+        return _verdict("not supported", f"no effect: all {_count(own)} within one point of zero", informative)
+    partly = [contrast for contrast in _corrected(informative, lambda c: c.p_above) if not contrast.premise]
     if partly:
         why = f"{len(partly)} of {of} in its direction ({_names(partly)}), none opposite{_pair(partly)}"
-        return _verdict("partly supported", why, informative)
-    undecided = [contrast for contrast in informative if contrast not in towards]
+        return _verdict(
+            "partly supported", why + "".join(f"; nothing was decided on {what}" for what in mute), informative
+        )
+    undecided = [contrast for contrast in own if contrast not in towards]
     return _verdict("inconclusive", f"{len(undecided)} of {of} undecided: {_names(undecided)}", informative)
 
 

@@ -45,9 +45,9 @@ def _predictions(attacks: Make, *, equally: bool) -> Callable[[Grid], list[Predi
                 if not grid.decides_on("imagenet"):
                     continue
                 if equally:
-                    listed += about_equal("K10", what, "imagenet", reading, imagenet)
+                    listed += about_equal("K10", what, "imagenet", reading, imagenet, says="patches")
                 else:
-                    listed.append(predict("K10", what, "imagenet", reading, imagenet, difference))
+                    listed.append(predict("K10", what, "imagenet", reading, imagenet, difference, says="pixels"))
                 if grid.decides_on("coco"):
                     name = f"gap of ASR on coco - gap on imagenet, {tick.text}"
                     listed.append(

@@ -44,22 +44,22 @@ def trends(grid: Grid, ask: AskVit, reading: str) -> dict[str, list[Group]]:
 
 
 def _pgd_predictions(grid: Grid) -> list[Prediction]:
-    """K3: at the small budget the DiffViT is easier to fool at depth 1, gains by depth, and ends below the ViT. K4: at the large
-    budget nearly all images fall, at every depth."""
+    """K3: at the small budget the DiffViT, which is easier to fool at depth 1, gains by depth and ends below the ViT. K4:
+    at the large budget nearly all images fall, at every depth."""
     small, large = pgd(grid).values()
     deepest, where = max(grid.depths), f"PGD {grid.middle}"
     listed: list[Prediction] = []
     for reading in ASR:
         at = twins(grid, small, reading)
         shallow = f"ASR of DiffViT - ViT, depth 1, {where}"
-        listed.append(predict("K3", shallow, grid.data, reading, at(1), difference))
+        listed.append(predict("K3", shallow, grid.data, reading, at(1), difference, premise=True))
         if len(grid.depths) > 1:
             fall = next(iter(trends(grid, small, reading).values()))
             ends = along_depth(grid.depths, at, difference, at=deepest, sign=-1)
             name = f"fall of ASR of DiffViT from depth 1 to {deepest}, {where}"
-            listed.append(predict_sum("K3", name, grid.data, reading, fall))
+            listed.append(predict_sum("K3", name, grid.data, reading, fall, says="the fall with depth"))
             name = f"ASR of ViT - DiffViT at depth {deepest}, by the line through all depths, {where}"
-            listed.append(predict_sum("K3", name, grid.data, reading, ends))
+            listed.append(predict_sum("K3", name, grid.data, reading, ends, says="the crossing"))
     for depth in grid.depths:
         for name, series in vit_series(grid, depth, large, Success("asr_correct")).items():
             what = f"ASR of {name}, depth {depth}, PGD {grid.large}, above {100 * SATURATED:.0f} %"

@@ -39,13 +39,17 @@ def predictions(grid: Grid) -> list[Prediction]:
                 [Group(tuple(fig2.gap(grid, data, attack, reading)), difference)] for reading in (union, mean)
             )
             name = f"ASR of {Label('DiffViT - ViT', data, tick)}, any restart, in the direction of single runs"
-            listed.append(predict_sum("K11", name, data, union, any_run, direction_of=single, among=among))
+            says = "the order of the models"
+            listed.append(predict_sum("K11", name, data, union, any_run, direction_of=single, among=among, says=says))
         if len(grid.depths) > 1:
             like = fig3.trends(grid, small, mean)
             for what, groups in fig3.trends(grid, small, union).items():
                 name = f"{what} with depth, PGD {grid.middle}, any restart, in the direction of single runs"
                 part = f"{grid.data}, depth"
-                listed.append(predict_sum("K11", name, part, union, groups, direction_of=like[what], among=among))
+                says = "what depth does"
+                listed.append(
+                    predict_sum("K11", name, part, union, groups, direction_of=like[what], among=among, says=says)
+                )
     return listed
 
 

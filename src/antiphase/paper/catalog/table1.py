@@ -73,9 +73,11 @@ def predictions(grid: Grid) -> list[Prediction]:
             reading,
             [Series(_attacked(grid, lam, "official", seeds=shared), Success(reading)) for lam in (more, less)],
             difference,
+            says=says,
         )
         for reading in ASR
-        for more, less in rising + falling
+        for says, steps in {"the rise": rising, "the fall": falling}.items()
+        for more, less in steps
         for shared in [min(seeds_of(grid, lam) for lam in (more, less))]
     ]
 

@@ -75,13 +75,17 @@ def predictions(grid: Grid) -> list[Prediction]:
         for place, eps in enumerate(budgets):
             pair = [Series(_attacked(grid, p, "fine-tuned", eps), Success(reading)) for p in (None, place)]
             name = f"ASR vanilla - trained at {eps}, attacked at {eps}"
-            listed.append(predict("K12", name, halves[0], reading, pair, difference))
+            listed.append(predict("K12", name, halves[0], reading, pair, difference, says="success"))
         for place, eps in enumerate(budgets[:2]):
             name = f"accuracy trained at {eps} - vanilla + {100 * ALIKE:.0f} points"
             kept = [accuracy(place), accuracy(None)]
-            listed.append(predict("K12", name, halves[0], reading, kept, at_least, threshold=True))
+            listed.append(
+                predict("K12", name, halves[0], reading, kept, at_least, threshold=True, says="accuracy kept")
+            )
         name = f"accuracy vanilla - trained at {budgets[2]}"
-        listed.append(predict("K12", name, halves[1], reading, [accuracy(None), accuracy(2)], difference))
+        listed.append(
+            predict("K12", name, halves[1], reading, [accuracy(None), accuracy(2)], difference, says="accuracy lost")
+        )
     return listed
 
 
