@@ -1,4 +1,4 @@
-# make demo | test | test-slow | bench | bench-all | calibrate | faults | replication | findings | site; each creates .venv on first use and is quick the second time.
+# make demo | test | test-slow | bench | bench-all | calibrate | faults | replication | findings | zoo | site; each creates .venv on first use and is quick the second time.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,7 +9,7 @@ export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_FP16
 # Threads that wait for each other sleep: beside other jobs, spinning ones take several times as long.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test test-slow bench bench-all calibrate faults replication findings lint types site screenshot clean
+.PHONY: demo test test-slow bench bench-all calibrate faults replication findings zoo lint types site screenshot clean
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -77,6 +77,10 @@ replication:
 # Every number of the replication in README.md, docs/ and results/replication/ is written from its rows.
 findings: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.findings
+
+# Names, accuracy and accuracy under AutoAttack of the trained models that are committed: results/zoo.json, which `ap.zoo` reads.
+zoo: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.zoo
 
 # The documentation as a site, without a network: runs/site/index.html. Any warning is an error (not with --quiet). The variable silences an announcement of the
 # theme's authors about a later mkdocs.

@@ -10,6 +10,7 @@ table       lines of a study side by side; `columns` and `rows` below it: LABEL 
 claims      the verdicts at a scale: `claims cpu`, or of some: `claims cpu: K1 K2`
 outcomes    one row per claim, by the largest of these scales that decides it: `outcomes paper desk cpu`
 computing   what the rows of a scale took: `computing cpu`
+minutes     what each study took whose cells are all there, beside its estimate: `minutes cpu`
 figure      a figure of the paper for README.md, its picture and data in docs/figures: `figure fig2 cpu`
 
 `--check` writes nothing and fails where a page says something else than the rows.
@@ -46,7 +47,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/*.md", "results/replication/*.md")
 FIGURES = ROOT / "docs" / "figures"
 WANTED = re.compile(
-    r"<!-- (finding|value|matrix|table|claims|outcomes|computing|figure) (.*?)\s?-->(.*?)<!-- end -->", re.DOTALL
+    r"<!-- (finding|value|matrix|table|claims|outcomes|computing|minutes|figure) (.*?)\s?-->(.*?)<!-- end -->",
+    re.DOTALL,
 )
 NOT_YET = "not computed yet"
 UNDECIDED = ("not tested here", "no verdict")
@@ -221,6 +223,18 @@ def computing(source: Source, wanted: str) -> str:
     return "\n" + _rows([["cells", "how many", "processor time"], ["---"] * 3, *body])
 
 
+def minutes(source: Source, wanted: str) -> str:
+    """Minutes of two cores per study on an empty ledger: those estimated before (`study list`), and those that its cells took."""
+    grid, body = _grid(wanted.strip()), []
+    for name, study in studies().items():
+        rows = [source.ledger.row(cell) for cell in study.cells(grid)]
+        done = [row for row in rows if row is not None]
+        if rows and len(done) == len(rows):
+            took = sum(row["provenance"]["processor_seconds"] for row in done) / 60 / 2
+            body.append([name, str(len(done)), f"{study.minutes:.0f}", f"{took:.0f}"])
+    return "\n" + _rows([["study", "cells", "estimated", "took"], ["---"] * 4, *body])
+
+
 def figure(source: Source, wanted: str) -> str:
     """A picture, whose alternative text has the numbers at the ends of its curves; `draw` makes its file."""
     name, scale = wanted.split()
@@ -252,6 +266,7 @@ WRITERS: dict[str, Callable[[Source, str], str]] = {
     "claims": claims,
     "outcomes": outcomes,
     "computing": computing,
+    "minutes": minutes,
     "figure": figure,
 }
 

@@ -21,8 +21,9 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 LEDGERS = ("replication", "pair", "clip-pair")
-FINDINGS = "results/replication/FINDINGS.md"
-OUTSIDE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", FINDINGS, *(f"results/{name}/README.md" for name in LEDGERS))
+FINDINGS = tuple(f"results/replication/{name}.md" for name in ("FINDINGS", "BEYOND"))
+RESULTS = ("results/README.md", *(f"results/{name}/README.md" for name in LEDGERS))
+OUTSIDE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", *FINDINGS, *RESULTS)
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 FILE_NAME = re.compile(r"[\w./-]+\.(?:md|ipynb)( [\d.]+)?")  # method.md, docs/method.md, method.md 2.8
 FENCED = re.compile(r"(^```.*?^```$)", re.M | re.S)

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from antiphase.models.taps import taps
     from antiphase.models.vit import build
     from antiphase.models.zero_shot import zero_shot
+    from antiphase.models.zoo import zoo
     from antiphase.training import ContrastiveConfig, TrainConfig
     from antiphase.training.clip_task import train_clip
     from antiphase.training.loop import train
@@ -113,6 +114,9 @@ API: dict[str, dict[str, Name]] = {
         ),
         "convert": Name("models.convert", 'ap.convert("checkpoint_best.pt", "runs/diffclip")', runs=False),
         "Run": Name("models.run", 'run_at = ap.Run("runs/vit")  # a folder; nothing is read yet'),
+        "zoo": Name(
+            "models.zoo", 'trained = ap.zoo("desk-diffvit-d1-s0-matched")  # in a clone; ap.zoo() lists all', runs=False
+        ),
     },
     "Training": {
         "TrainConfig": Name("training", "training = ap.TrainConfig(epochs=2)"),
@@ -238,6 +242,7 @@ __all__ = [
     "train_clip",
     "transfer",
     "zero_shot",
+    "zoo",
 ]
 _HOMES = {name: entry.home for group in API.values() for name, entry in group.items()}
 __doc__ += "".join(

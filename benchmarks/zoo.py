@@ -1,0 +1,137 @@
+"""python -m benchmarks.zoo: names for trained models that are committed, each with its accuracy, clean and under AutoAttack.
+
+Writes results/zoo.json, which `ap.zoo` reads, and the table of results/README.md. A model whose weights have not changed is
+not measured again.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from antiphase import console, files
+from antiphase.attacks import AutoAttack, Linf
+from antiphase.attacks.question import AttackQuestion
+from antiphase.data import load
+from antiphase.measures.success import predictions
+from antiphase.models.config import ViTConfig
+from antiphase.models.run import Run
+from antiphase.models.zoo import INDEX, Zoo
+from antiphase.paper.grid import Grid
+from antiphase.paper.ledger import Ledger
+from antiphase.paper.questions import Train
+from antiphase.rates import rate
+from antiphase.results.ask import ask
+from antiphase.scales import ScaleName
+from antiphase.tables import Table
+from benchmarks.replication import LEDGER
+
+RESULTS = Path(__file__).parents[1] / "results"
+ATTACK = AutoAttack(within=Linf("1/255"))
+UNDER = "AutoAttack standard at 1/255"
+COMMITTED = {
+    "desk-vit-d1-s0": "pair/ViT",
+    "desk-diffvit-d1-s0-matched": "pair/DiffViT",
+    "cpu-diffvit-d4-s0-matched": "pair/DiffViT-depth4",
+    "cpu-clip-cifar10": "clip-pair/CLIP",
+    "cpu-diffclip-cifar10": "clip-pair/DiffCLIP",
+}
+REPLICATED: tuple[ScaleName, ...] = ("cpu", "paper")
+
+
+def named() -> Iterator[tuple[str, str]]:
+    """Names and folders below results/: the committed pairs, then the replication's first seeds at every depth."""
+    yield from COMMITTED.items()
+    ledger = Ledger(LEDGER)
+    for scale in REPLICATED:
+        grid = Grid.at(scale)
+        for depth in grid.depths:
+            for name, model in (("vit", grid.vit(0, depth)), ("diffvit", grid.diffvit(0, depth))):
+                if ledger.has(model) and _has_weights(ledger, model):
+                    yield f"{scale}-{name}-d{depth}-s0", str(ledger.run_folder(model.key).relative_to(RESULTS))
+
+
+def _has_weights(ledger: Ledger, model: Train) -> bool:
+    return bool(list(ledger.run_folder(model.key).glob("weights-*.safetensors")))
+
+
+def measured(folder: str, images: int) -> dict[str, Any]:
+    """What the index says of one model. The answer about the attack is kept in the folder of the run."""
+    run, test = Run(RESULTS / folder), load("cifar10", "test")
+    correct = predictions(run.classifier_for(test), test) == test.labels
+    attacked = ask(run, test.subset(images), AttackQuestion(attack=ATTACK))
+    flags = attacked.content.get("flags", [])
+    return {
+        "folder": folder,
+        "weights": run.weights_digest,
+        "model": f"{run.config.title}, depth {run.config.depth}",
+        "trained_on": _trained_on(run),
+        "accuracy": rate(correct).plain(),
+        "robust_accuracy": attacked.content["rates"]["robust_accuracy"],
+        **({"flags": flags} if flags else {}),
+    }
+
+
+def _trained_on(run: Run) -> str:
+    images, epochs = run.about["data"]["train"]["images"], run.log[-1]["epoch"]
+    matched = isinstance(run.config, ViTConfig) and run.config.is_differential and run.config.init == "matched"
+    return f"{images:,} images, {epochs} epochs" + (", matched initialisation" if matched else "")
+
+
+def page(zoo: Zoo) -> str:
+    """results/README.md"""
+    table: Table = zoo.table()
+    head = ("", *table.columns[1:], "folder")
+    rows = [
+        (f"`{row[0]}`", *row[1:], f"[{model['folder']}]({model['folder']})")
+        for row, model in zip(table.rows, zoo.models.values())
+    ]
+    lines = ["| " + " | ".join(row) + " |" for row in (head, ("---",) * len(head), *rows)]
+    return "\n".join(
+        [
+            "# Results, and trained models by name",
+            "",
+            "Written by `make zoo`. [replication](replication/README.md) is the replication of the paper, with its rows,",
+            "answers per image and [findings](replication/FINDINGS.md); [pair](pair/README.md) and",
+            "[clip-pair](clip-pair/README.md) are pairs to test the tool on.",
+            "",
+            f"Every model below was trained on CIFAR-10 and is loaded by its name. *Under attack* is accuracy under {UNDER}",
+            "(Linf) on a class-balanced subset of the test images; intervals are Wilson's, 95 %, over the images of one model.",
+            "",
+            "```python",
+            "import antiphase as ap",
+            "",
+            "print(ap.zoo())  # this table",
+            'run = ap.zoo("desk-diffvit-d1-s0-matched")  # a Run: every function takes it, and commands take run.folder',
+            "```",
+            "",
+            *lines,
+            "",
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--images", type=int, default=128, help="that AutoAttack is run on")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    index = RESULTS / INDEX
+    before = files.read_json(index)["models"] if index.exists() else {}
+    models: dict[str, Any] = {}
+    for name, folder in named():
+        known, weights = before.get(name, {}), Run(RESULTS / folder).weights_digest
+        same = known.get("weights") == weights and known["robust_accuracy"]["n"] == asked.images
+        models[name] = known if same else measured(folder, asked.images)
+        console.say(f"{name}: {'as before' if same else 'measured'}")
+        files.write_json(index, {"under": UNDER, "models": before | models})
+    files.write_json(index, {"under": UNDER, "models": models})
+    files.write_text(RESULTS / "README.md", page(Zoo(RESULTS, UNDER, models)))
+
+
+if __name__ == "__main__":
+    main()
