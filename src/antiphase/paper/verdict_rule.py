@@ -117,6 +117,7 @@ def decide(contrasts: Sequence[Contrast], floor: float | None) -> Verdict:
         return _verdict("inconclusive", f"only its premise could be decided: {_names(informative)}", informative)
     towards = [contrast for contrast in informative if place_of(contrast) == "towards"]
     mute = dict.fromkeys(c.says for c in fit if not c.premise and c.says not in {other.says for other in own})
+    silent = "".join(f"; nothing was decided on {what}" for what in mute)
     of = f"{len(informative)} informative contrasts" if len(informative) < len(fit) else _count(fit)
     if len(towards) == len(informative) and not mute:
         return _verdict("supported", f"all {of} in its direction{_pair(informative)}", informative)
@@ -125,11 +126,10 @@ def decide(contrasts: Sequence[Contrast], floor: float | None) -> Verdict:
     partly = [contrast for contrast in _corrected(informative, lambda c: c.p_above) if not contrast.premise]
     if partly:
         why = f"{len(partly)} of {of} in its direction ({_names(partly)}), none opposite{_pair(partly)}"
-        return _verdict(
-            "partly supported", why + "".join(f"; nothing was decided on {what}" for what in mute), informative
-        )
-    undecided = [contrast for contrast in own if contrast not in towards]
-    return _verdict("inconclusive", f"{len(undecided)} of {of} undecided: {_names(undecided)}", informative)
+        return _verdict("partly supported", why + silent, informative)
+    undecided = [contrast for contrast in informative if contrast not in towards]
+    why = f"{len(undecided)} of {of} undecided: {_names(undecided)}" if undecided else f"none of {of} after correction"
+    return _verdict("inconclusive", why + silent, informative)
 
 
 def _count(contrasts: Sequence[Contrast]) -> str:
