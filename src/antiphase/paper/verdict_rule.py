@@ -1,4 +1,4 @@
-"""The rule by which a claim is decided, fixed before any run; docs/statistics.md has its rates of error.
+"""The rule by which a claim is decided; docs/statistics.md has its rates of error, docs/log.md when and why it was changed.
 
 A contrast is one number that the claim says is above 0. It is *informative* if its rates are not all above 97 % or all below 3 %
 (unless the claim is about saturation) and its planned seeds and images would show a gap of five points with probability 0.8.
@@ -104,7 +104,7 @@ def decide(contrasts: Sequence[Contrast], floor: float | None) -> Verdict:
     informative = [contrast for contrast in fit if why_uninformative(contrast) is None]
     opposite = _corrected(informative, lambda contrast: contrast.p_below)
     if opposite:
-        return _verdict("not supported", f"{_names(opposite)}: the other way round{_pair(opposite)}", informative)
+        return _verdict("not supported", f"the other way round{_pair(opposite)}: {_names(opposite)}", informative)
     for outcome in ("not tested here", "inconclusive"):
         whys = dict.fromkeys(r.why for r in reasons if r is not None and r.outcome == outcome)
         if whys:
