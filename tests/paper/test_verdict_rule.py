@@ -12,7 +12,7 @@ from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Train, ordered
 from antiphase.paper.series import Series, Success
-from antiphase.paper.study import Answers
+from antiphase.paper.study import Answers, Missing
 from antiphase.paper.verdict_rule import decide, place_of, why_uninformative
 
 # ------------------------------------------------------------------------------------------------- the rule
@@ -71,7 +71,12 @@ RULE = [
     (
         [finding(0.02, says="order"), finding(0.02, says="order"), finding(0.001, says="depth", needs="x")],
         "inconclusive",
-        "",
+        "none of 2 informative contrasts after correction; nothing was decided on depth",
+    ),
+    (
+        [finding(0.1, premise=True, name="premise"), finding(0.02)],
+        "inconclusive",
+        "1 of 2 contrasts undecided: premise",
     ),
     ([], "not tested here", ""),
 ]
@@ -199,6 +204,34 @@ def test_that_the_shallow_diffvit_is_easier_to_fool_does_not_support_k3():
     premise = next(c for c in k3["contrasts"] if c["premise"])
     assert premise["place"] == "towards"
     assert premise["name"] not in k3["why"]
+
+
+def test_a_claim_that_says_several_things_names_them():
+    """So that none of them can be supported in the name of another."""
+    from benchmarks.calibrate import predictions_at
+
+    says = {claim: {_contrast_without_rows(p).says for p in of} for claim, of in predictions_at("paper").items()}
+    several = {"K2", "K3", "K6", "K8", "K10", "K11", "K12", "K14", "K18", "K20", "K21", "K24", "E3"}
+    assert {claim for claim, things in says.items() if len(things) > 1} == several
+    assert all("" not in says[claim] for claim in several - {"K3"})  # of K3 it is the premise
+
+
+def _contrast_without_rows(prediction):
+    def nothing(_):
+        raise Missing(prediction.cells[0])
+
+    return prediction.contrast(nothing)
+
+
+def test_branches_of_the_diffvit_that_are_opposed_say_nothing_of_diffclip():
+    """K8 of a pair of which too few images were measured to decide on its first layer."""
+    from benchmarks.calibrate import predictions_at
+    from benchmarks.worlds import World as Simulated
+    from benchmarks.worlds import contrast_in
+
+    verdict = decide([contrast_in(Simulated(0), p, 0.2) for p in predictions_at("cpu")["K8"]], floor=0.0)
+    assert verdict.outcome == "partly supported"
+    assert verdict.why.endswith("nothing was decided on the first layer of DiffCLIP")
 
 
 def test_attacks_that_disagree_about_depth_refute_k23():

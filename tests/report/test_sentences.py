@@ -7,6 +7,7 @@ from typing import get_args
 
 from antiphase.measures.stats import Contrast, Verdict
 from antiphase.paper.verdict_rule import Outcome
+from antiphase.report.figures.contrasts import forest
 from antiphase.report.sentences import (
     MARKS,
     OUTCOMES,
@@ -122,6 +123,25 @@ def test_a_list_of_reasons_in_brackets_is_cut_within_them():
     why = "3 of 4 contrasts in its direction (at 1/255; at 2/255; at 4/255), none opposite"
     verdict = Verdict(claim="K1", statement="", outcome="partly supported", why=why)
     assert reason(verdict) == "3 of 4 contrasts in its direction (at 1/255, and 2 more), none opposite"
+    more = verdict.why.replace("at 4/255)", "at 4/255; and 3 more)") + "; nothing was decided on depth"
+    assert reason(replace(verdict, why=more)) == (
+        "3 of 4 contrasts in its direction (at 1/255, and 5 more), none opposite; nothing was decided on depth"
+    )
+
+
+def test_a_contrast_that_is_only_shown_bears_no_verdict_and_is_drawn_hollow():
+    shown = contrast(-0.02, -0.05, 0.01, "at depth 4", needs="too few seeds")
+    verdict = Verdict(claim="K4", outcome="supported", why="", contrasts=(contrast(0.04, 0.02, 0.06), shown))
+    assert "+4.0 points" in sentence(verdict)
+    decides, only_shown = forest(verdict).split("<li>")[1:3]
+    assert ("hollow" in decides, "hollow" in only_shown) == (False, True)
+    assert "decides nothing" in only_shown
+
+
+def test_our_own_questions_are_not_counted_among_the_papers_claims():
+    own = Verdict(claim="K4", outcome="supported", why="")
+    ours = replace(own, claim="E4")
+    assert headline([own, own, ours]) == "Of 2 claims 2 are supported. One question of our own: 1 is supported."
 
 
 def test_every_outcome_of_the_verdict_rule_has_a_mark():

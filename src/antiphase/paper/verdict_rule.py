@@ -1,4 +1,4 @@
-"""The rule by which a claim is decided, fixed before any run; docs/statistics.md has its rates of error.
+"""The rule by which a claim is decided; docs/statistics.md has its rates of error, docs/log.md when and why it was changed.
 
 A contrast is one number that the claim says is above 0. It is *informative* if its rates are not all above 97 % or all below 3 %
 (unless the claim is about saturation) and its planned seeds and images would show a gap of five points with probability 0.8.
@@ -104,7 +104,7 @@ def decide(contrasts: Sequence[Contrast], floor: float | None) -> Verdict:
     informative = [contrast for contrast in fit if why_uninformative(contrast) is None]
     opposite = _corrected(informative, lambda contrast: contrast.p_below)
     if opposite:
-        return _verdict("not supported", f"{_names(opposite)}: the other way round{_pair(opposite)}", informative)
+        return _verdict("not supported", f"the other way round{_pair(opposite)}: {_names(opposite)}", informative)
     for outcome in ("not tested here", "inconclusive"):
         whys = dict.fromkeys(r.why for r in reasons if r is not None and r.outcome == outcome)
         if whys:
@@ -117,6 +117,7 @@ def decide(contrasts: Sequence[Contrast], floor: float | None) -> Verdict:
         return _verdict("inconclusive", f"only its premise could be decided: {_names(informative)}", informative)
     towards = [contrast for contrast in informative if place_of(contrast) == "towards"]
     mute = dict.fromkeys(c.says for c in fit if not c.premise and c.says not in {other.says for other in own})
+    silent = "".join(f"; nothing was decided on {what}" for what in mute)
     of = f"{len(informative)} informative contrasts" if len(informative) < len(fit) else _count(fit)
     if len(towards) == len(informative) and not mute:
         return _verdict("supported", f"all {of} in its direction{_pair(informative)}", informative)
@@ -125,11 +126,10 @@ def decide(contrasts: Sequence[Contrast], floor: float | None) -> Verdict:
     partly = [contrast for contrast in _corrected(informative, lambda c: c.p_above) if not contrast.premise]
     if partly:
         why = f"{len(partly)} of {of} in its direction ({_names(partly)}), none opposite{_pair(partly)}"
-        return _verdict(
-            "partly supported", why + "".join(f"; nothing was decided on {what}" for what in mute), informative
-        )
-    undecided = [contrast for contrast in own if contrast not in towards]
-    return _verdict("inconclusive", f"{len(undecided)} of {of} undecided: {_names(undecided)}", informative)
+        return _verdict("partly supported", why + silent, informative)
+    undecided = [contrast for contrast in informative if contrast not in towards]
+    why = f"{len(undecided)} of {of} undecided: {_names(undecided)}" if undecided else f"none of {of} after correction"
+    return _verdict("inconclusive", why + silent, informative)
 
 
 def _count(contrasts: Sequence[Contrast]) -> str:

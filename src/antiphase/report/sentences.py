@@ -6,6 +6,7 @@ Every number and every direction is read from the rows. What a verdict is was de
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple, get_args
 
@@ -183,11 +184,17 @@ def _lipschitz(models: list[Row]) -> str:
 
 # ------------------------------------------------------------------------------------------------- claims
 def headline(verdicts: Sequence[Verdict]) -> str:
-    """How many claims ended how; stand-ins are counted apart, since they decide nothing about the paper's own models."""
+    """How many claims of the papers ended how. Our own questions are counted apart, and so are stand-ins, since they decide
+    nothing about the papers' own models."""
     if not verdicts:
         return "No claim has been put to the test yet."
-    own, stand_ins = ([v for v in verdicts if is_surrogate(v) == of] for of in (False, True))
+    claims, extensions = ([v for v in verdicts if v.claim.startswith("E") == of] for of in (False, True))
+    own, stand_ins = ([v for v in claims if is_surrogate(v) == of] for of in (False, True))
     text = f"Of {len(own)} claims {_tally(own)}." if len(own) > 1 else f"One claim: {_tally(own)}." if own else ""
+    if extensions:
+        many = len(extensions)
+        whose = f"Of {many} questions of our own" if many > 1 else "One question of our own:"
+        text += f" {whose} {_tally(extensions)}."
     if stand_ins:
         words = (
             "further claim was" if len(stand_ins) == 1 and own else "claims were" if len(stand_ins) > 1 else "claim was"
@@ -218,14 +225,17 @@ def statement(verdict: Verdict) -> str:
 
 
 def reason(verdict: Verdict) -> str:
-    """Why it was decided so; of a long list of what is missing the first entry and how many there are besides."""
+    """Why it was decided so; of a long list the first entry and how many there are besides."""
     first, *more = verdict.why.split("; ")
-    if len(more) < 2:
+    last = next((k for k, part in enumerate(more) if part.startswith("nothing was decided on ")), len(more))
+    listed, after = more[:last], more[last:]
+    if len(listed) < 2:
         return verdict.why
-    rest = (
-        f"){more[-1].rpartition(')')[2]}" if first.count("(") > first.count(")") else ""
-    )  # the list stood in brackets
-    return f"{first}, and {len(more)} more{rest}"
+    in_brackets = first.count("(") > first.count(")")
+    entry, bracket, rest = listed[-1].rpartition(")") if in_brackets else (listed[-1], "", "")
+    uncounted = re.fullmatch(r"and (\d+) more", entry)  # of those that are not listed
+    many = len(listed) - 1 + int(uncounted[1]) if uncounted else len(listed)
+    return "; ".join([f"{first}, and {many} more{bracket}{rest}", *after])
 
 
 def sentence(verdict: Verdict) -> str:
@@ -238,7 +248,7 @@ def sentence(verdict: Verdict) -> str:
         others = len(verdict.contrasts) - 1
         text += f": {contrast_words(bearing)}"
         text += f", and {others} other {'contrast' if others == 1 else 'contrasts'}" if others else ""
-        why = why.replace(f"{bearing.name}: ", "")
+        why = why.removesuffix(f": {bearing.name}")
     if why:
         text += f"{':' if bearing is None else ';'} {why}"
     power = f" {capital(verdict.power)}." if verdict.power else ""
@@ -265,8 +275,10 @@ def number_words(contrast: Contrast) -> str:
 def _bearing(verdict: Verdict) -> Contrast | None:
     """The contrast that bears a verdict: of a supported claim its weakest, of any other the one farthest from the others' sign.
 
-    Weakest is nearest to zero; of a claim that is not supported or undecided that is the one that broke it.
+    Weakest is nearest to zero; of a claim that is not supported or undecided that is the one that broke it. A contrast that is
+    only shown bears nothing.
     """
     defined = [c for c in verdict.contrasts if c.value is not None]
+    defined = [c for c in defined if not c.needs] or defined
     along = 1.0 if sum(c.value or 0.0 for c in defined) >= 0 else -1.0
     return min(defined, key=lambda c: along * (c.value or 0.0), default=None)

@@ -65,12 +65,13 @@ def predictions(grid: Grid) -> list[Prediction]:
     home, reading = _imagenet(grid), "zero-shot"
     pair = [_accuracy(grid, variant, home) for variant in ("DiffCLIP-star", "DiffCLIP")]
     name = "accuracy of DiffCLIP-star - DiffCLIP, imagenet"
-    listed = [predict("K14", name, "imagenet", reading, pair, difference)]
+    listed = [predict("K14", name, "imagenet", reading, pair, difference, says="ImageNet")]
     if grid.scale == "paper":
         for data in OOD:
             pair = [_accuracy(grid, variant, data) for variant in ("DiffCLIP", "DiffCLIP-star")]
             name = f"accuracy of DiffCLIP - DiffCLIP-star, {data}"
-            listed.append(predict("K14", name, "out of distribution", reading, pair, difference))
+            part = "out of distribution"
+            listed.append(predict("K14", name, part, reading, pair, difference, says=part))
     near = [_accuracy(grid, variant, home) for variant in ("DiffCLIP-dagger", "DiffCLIP")]
     what = "accuracy of DiffCLIP-dagger - DiffCLIP, imagenet"
     return [*listed, *about_equal("K15", what, "imagenet", reading, near)]

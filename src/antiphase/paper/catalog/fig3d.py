@@ -57,11 +57,12 @@ def predictions(grid: Grid) -> list[Prediction]:
     if len(grid.depths) > 1:
         grows = along_depth(grid.depths, lambda depth: [sampled(grid, depth)["DiffViT"]], np.log)
         name = f"rise of log L of DiffViT from depth 1 to {deepest}"
-        listed.append(predict_sum("K6", name, grid.data, reading, grows, unit=""))
+        listed.append(predict_sum("K6", name, grid.data, reading, grows, unit="", says="the rise with depth"))
     for depth in grid.depths:
         both = sampled(grid, depth)
         larger, name = [both["DiffViT"], both["ViT"]], f"log L of DiffViT / ViT, depth {depth}"
-        listed.append(predict("K6", name, grid.data, reading, larger, log_ratio, unit=""))
+        says = "which model's is larger"
+        listed.append(predict("K6", name, grid.data, reading, larger, log_ratio, unit="", says=says))
     return listed
 
 

@@ -134,7 +134,8 @@ def predictions(grid: Grid) -> list[Prediction]:
             f"spread of log L over images, DiffViT - ViT, {which}": over_models(several, moments, _wider),
             f"spread of log L over layers, DiffViT - ViT, {which}": over_models(several, means, _uneven),
         }.items():
-            listed.append(predict_sum("K20", name, grid.data, reading, groups, unit=""))
+            says = "how widely values spread" if name.startswith("spread") else "later layers"
+            listed.append(predict_sum("K20", name, grid.data, reading, groups, unit="", says=says))
     if ranked:
         pairs = [
             (lambdas(vits(grid, d, lipschitz(grid))["DiffViT"], d), [sampled(grid, d, k)["DiffViT"] for k in range(d)])

@@ -92,11 +92,13 @@ def _alignment_predictions(grid: Grid) -> list[Prediction]:
     """K8: in DiffCLIP the first layer is opposed most often."""
     if _depth(grid) < 2 or not grid.decides_on("imagenet"):
         return []
+    says = "the first layer of DiffCLIP"
     name, layers = "share of cos < 0 in layer 1 of DiffCLIP - the largest of the others", range(_depth(grid))
     return [
-        predict("K8", name, "DiffCLIP", reading, by_layer, _over_the_rest, optional=reading not in _readings(grid))
+        predict("K8", name, "DiffCLIP", reading, by_layer, _over_the_rest, optional=optional, says=says)
         for reading in ("R1", "R3")
         for by_layer in [[Series(_alignment(grid, reading), negative("own", k)) for k in layers]]
+        for optional in [reading not in _readings(grid)]
     ]
 
 

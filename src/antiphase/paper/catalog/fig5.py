@@ -91,6 +91,7 @@ def predictions(grid: Grid) -> list[Prediction]:
             reading,
             [Series(alignment(grid, reading), negative("own"))],
             _over_half,
+            says="most inputs, depth 1",
         )
         for reading in DECIDING
     ]

@@ -51,10 +51,10 @@ def predictions(grid: Grid, model: str = "DiffViT") -> list[Prediction]:
         change, what = [_series(grid, "change_cosine", name, model)], f"cosine of changes under {name}"
         if model == "DiffCLIP":
             listed.append(predict("K13", what, model, "maps", change, unit=""))
-        listed.append(predict(claim, what, model, reading, change, unit=""))
+        listed.append(predict(claim, what, model, reading, change, unit="", says="changes of the maps"))
         maps = [_series(grid, "pearson", images, model) for images in (name, "clean")]
         what = f"correlation of the maps under {name} - on clean images"
-        listed.append(predict(claim, what, model, reading, maps, difference, unit=""))
+        listed.append(predict(claim, what, model, reading, maps, difference, unit="", says="the maps"))
     return listed
 
 

@@ -71,11 +71,14 @@ def predictions(grid: Grid) -> list[Prediction]:
         for label in attacks:
             if label != "eps 4/255":
                 name = f"ASR of DiffViT - ViT, {label}"
-                listed.append(predict("K18", name, data, reading, ends[label], difference))
+                listed.append(
+                    predict("K18", name, data, reading, ends[label], difference, says="patches and small budgets")
+                )
         for label in ("eps 2/255", "eps 0.5/255"):
             name, series = f"gap at 1/255 - gap at {label[4:]}", [*ends["eps 1/255"], *ends[label]]
-            listed.append(predict("K18", name, data, reading, series, difference_of_gaps))
-        listed += about_equal("K18", "ASR of DiffViT - ViT, eps 4/255", data, reading, ends["eps 4/255"])
+            listed.append(predict("K18", name, data, reading, series, difference_of_gaps, says="the peak at 1/255"))
+        what = "ASR of DiffViT - ViT, eps 4/255"
+        listed += about_equal("K18", what, data, reading, ends["eps 4/255"], says="4/255")
     return listed
 
 

@@ -142,8 +142,8 @@ def predictions(grid: Grid) -> list[Prediction]:
     name = "5 % - violations of Lemma 2, r -> 0"
     listed = [
         predict("K16", name, data, "sigma_max", violations, _rarely, threshold=True),
-        predict("K21", "log of margin, DiffViT / ViT", data, "first order, l2", margin, unit=""),
-        predict("K21", "log of radius, ViT / DiffViT", data, "first order, l2", radius, unit=""),
+        predict("K21", "log of margin, DiffViT / ViT", data, "first order, l2", margin, unit="", says="margins"),
+        predict("K21", "log of radius, ViT / DiffViT", data, "first order, l2", radius, unit="", says="the radius"),
     ]
     for perturbation in PERTURBED:
 

@@ -22,7 +22,7 @@ def forest(verdict: Verdict) -> str:
 
 
 def _one(contrasts: list[Contrast], unit: str) -> str:
-    """Each contrast as a line: its interval about zero, its number, and what it is about."""
+    """Each contrast as a line: its interval about zero, its number, and what it is about. One that is only shown is hollow."""
     ends = [scaled(end, unit) for c in contrasts for end in (c.value or 0.0, *(c.interval or ()))]
     reach = max(max(map(abs, ends)), 1e-9) * 1.05
     scale = (WIDTH / 2 - PAD) / reach
@@ -39,8 +39,16 @@ def _one(contrasts: list[Contrast], unit: str) -> str:
             low, high = (at(scaled(end, unit)) for end in contrast.interval)
             marks = f'<line class="range" x1="{low}" x2="{high}" y1="{ROW / 2}" y2="{ROW / 2}"/>{marks}'
         label = escape(contrast_words(contrast), quote=True)
-        drawing = f'<svg class="forest" role="img" aria-label="{label}" viewBox="0 0 {WIDTH} {ROW}">{zero}{marks}</svg>'
+        drawn = "forest hollow" if contrast.needs else "forest"
+        drawing = (
+            f'<svg class="{drawn}" role="img" aria-label="{label}" viewBox="0 0 {WIDTH} {ROW}">{zero}{marks}</svg>'
+        )
         about = escape(name) + (f" <small>n\u00a0=\u00a0{contrast.n:,}</small>" if contrast.n else "")
+        about += (
+            f' <small title="{escape(contrast.needs, quote=True)}">shown, decides nothing</small>'
+            if contrast.needs
+            else ""
+        )
         lines.append(
             f'<li>{drawing}<span class="number">{escape(number_words(contrast))}</span><span>{about}</span></li>'
         )

@@ -108,6 +108,7 @@ def _contrast_of(row: Row) -> Contrast:
         seeds=row["seeds"],
         correct=row["right"],
         surrogate=row["surrogate"],
+        needs=row["shown_only"] or "",
     )
 
 
