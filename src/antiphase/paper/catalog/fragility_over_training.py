@@ -308,7 +308,7 @@ STUDIES = (
         ),
         question="After which epoch is the DiffViT easier to fool than its ViT, does lambda lead or follow, and what if it is "
         "fixed, scheduled or mixed?",
-        minutes=1.0,
+        minutes=306.6,
         lines=lines,
         predictions=predictions,
     ),

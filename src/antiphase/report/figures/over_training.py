@@ -13,6 +13,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, ScalarFormatter
 
 from antiphase.report.figures.paper_figures import DASHES, PLACES, VITS, Lines, PaperFigure, Part, Row, points_of, where
 from antiphase.report.figures.series import apart, curve
+from antiphase.report.numbers import scaled
 from antiphase.report.theme import INK, SOFT, legend_above, look_of
 
 STUDY = "fragility-over-training"
@@ -54,12 +55,21 @@ def _course(axis: Any, lines: Sequence[Row], title: str, ylabel: str) -> None:
             style = {**look, "linestyle": dashes, "markersize": 3.5, "linewidth": 1.5}
             entries.append((curve(axis, points_of(mine), bars, **style), ", ".join(filter(None, (model, *depth)))))
     _epochs(axis, max(line["x"] for line in lines))
-    if min(end for line in lines for end in (line["value"], *(line["interval"] or ()))) < 0:
-        axis.axhline(0, color=SOFT, linewidth=1)
-    elif lines[0]["unit"] == "%":
+    if lines[0]["unit"] == "%":
         axis.set_ylim(0, 104)
+    else:
+        _ends(axis, [scaled(end, lines[0]["unit"]) for x in lines for end in (x["value"], *(x["interval"] or ()))])
     axis.set_ylabel(ylabel)
     legend_above(axis, entries, title)
+
+
+def _ends(axis: Any, values: Sequence[float]) -> None:
+    """Room for all intervals, and a line at 0 where they lie on both sides of it."""
+    low, high = min(values), max(values)
+    room = 0.05 * (high - low or 1.0)
+    axis.set_ylim(low - room, high + room)
+    if low < 0 < high:
+        axis.axhline(0, color=SOFT, linewidth=1)
 
 
 def _epochs(axis: Any, last: float) -> None:
