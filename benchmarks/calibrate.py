@@ -129,7 +129,8 @@ is called "of this pair".
 
 **The rule** by which claims are decided is in [studies.md](studies.md#numbers-and-verdicts). A claim about a depth trend is
 decided by a least-squares line in log depth through all trained models. A rank correlation over layers (E6: over
-corruptions) is tested by permuting them, in the same way for all seeds of a depth. If an attack did not fool an image at any
+corruptions) is tested by permuting them, in the same way for all seeds of a depth; that of E9 over seeds, by permuting seeds in
+the same way for all epochs. If an attack did not fool an image at any
 distance, the distance is censored: the image counts as not fooled within any radius."""
 
 

@@ -22,7 +22,7 @@ from antiphase.measures.stats import Contrast
 from antiphase.paper.claims import CLAIMS
 from antiphase.paper.contrasts import Group
 from antiphase.paper.grid import Grid
-from antiphase.paper.questions import Model, UserClip
+from antiphase.paper.questions import Model, Train, UserClip
 from antiphase.paper.series import ALIKE, Series
 from antiphase.paper.study import Prediction, Study
 from antiphase.paper.verdict_rule import decide
@@ -107,6 +107,8 @@ def aim(groups: Sequence[Group], base: float, target: float) -> list[list[float]
 
 def contrast_in(world: World, prediction: Prediction, target: float) -> Contrast:
     """A contrast in a world in which its true value is the target, and so is that of what gives its direction."""
+    if prediction.ranks_seeds:
+        return _courses_in(world, prediction, target)
     if prediction.planned.power is None:
         return _ranks_in(world, prediction, target)
     known: dict[int, tuple[float, bool]] = {}
@@ -134,6 +136,32 @@ def _ranks_in(world: World, prediction: Prediction, target: float) -> Contrast:
             values = profile + 0.3 * random.normal(size=(len(one.cells), 1))
             known[id(one)] = PerImage(values, np.ones_like(values), "models")
     return prediction.contrast(lambda series: known[id(series)])
+
+
+def _courses_in(world: World, prediction: Prediction, target: float) -> Contrast:
+    """Rank correlations of how lambda and a gap moved from epoch to epoch. Each has a trend that all seeds share, steps of each
+    seed that stay, and noise that is gone an epoch later, the same in both (as after an unlucky last batch). Where there is an
+    effect, the gap of a seed takes up each step of lambda an epoch later."""
+    random = np.random.default_rng([world.seed, 8])
+    series = [one for group in prediction.groups for one in group.series]
+    epochs, seeds = sorted(set(map(_epoch, series))), prediction.planned.seeds
+    own, steps, noise = random.normal(size=(3, len(epochs), seeds))
+    led = np.concatenate([np.zeros((1, seeds)), own[:-1]]) if target else 0.0
+    trend = np.log1p(np.arange(len(epochs)))[:, None]
+    lam, gap = (trend + np.cumsum(moved, axis=0) + noise for moved in (own, steps + led))
+    known: dict[int, PerImage] = {}
+    for one in series:
+        course = lam if one.of_model else gap if one.models[0].tower.is_differential else 0 * noise
+        values = course[epochs.index(_epoch(one)), :, None]
+        known[id(one)] = PerImage(values, np.ones_like(values), "models")
+    return prediction.contrast(lambda series: known[id(series)])
+
+
+def _epoch(series: Series) -> int:
+    """After which its models are looked at."""
+    model = series.cells[0].of
+    assert isinstance(model, Train)
+    return model.after or model.training.epochs
 
 
 def deciding(studies: Iterable[Study], grid: Grid) -> dict[str, list[Prediction]]:

@@ -71,7 +71,10 @@ def without_folders(comparison: dict) -> dict:
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", *(f"docs/{name}.md" for name in ("index", "data", "attacks", "lens", "clip", "training", "certify"))],
+    [
+        "README.md",
+        *(f"docs/{name}.md" for name in ("index", "data", "attacks", "lens", "clip", "training", "certify", "scale")),
+    ],
 )
 def test_every_python_block_runs(page, tmp_path):
     for body in blocks(page, "python"):

@@ -93,7 +93,7 @@ def test_each_study_says_what_it_takes_by_the_price_list(cli):
     listed = {study["name"]: study for study in json.loads(cli("study", "list", "--json")[1])["studies"]}
     assert set(listed) == set(studies())
     assert listed["table2"]["claims"] == ["K18"]
-    for name in ("table1", "fig2c", "map-correlation"):
+    for name in ("table1", "fig2c", "map-correlation", "fragility-over-training"):
         priced = sum(map(Prices().seconds, studies()[name].cells(Grid.at("cpu")))) / 60
         assert listed[name]["minutes"] == pytest.approx(priced, rel=0.1), name
     assert "min at cpu" in cli("study", "list")[1]

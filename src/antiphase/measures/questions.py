@@ -24,6 +24,7 @@ POWER_ITERATION = 50 * 6  # forward passes' worth of one largest singular value
 ASCENT = 4 * 31 * BACKWARD  # of one L-ascent: four starts of 31 steps
 MOST_DRAWS = 10_000_000  # per image
 MOST_NOISE = 10.0  # beyond it nothing is left of an image
+NEAREST = 10  # competing classes whose boundary is measured
 ATTACK_STEPS = {"pgd": 20, "scrambled": 20, "fgsm": 1}  # gradients that a perturbation takes
 
 
@@ -36,6 +37,20 @@ class PredictionQuestion(Question):
     folder: ClassVar[str] = "predictions"
     has_predictions: ClassVar[bool] = True
     seed: Suppress[int] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarginQuestion(Question):
+    """How far is each clean image from the nearest class boundary? In logits, and in pixels by the gradients at the image."""
+
+    kind: ClassVar[str] = "margins"
+    shared: ClassVar[bool] = True
+    folder: ClassVar[str] = "measures"
+    seed: Suppress[int] = 0
+
+    @property
+    def work(self) -> Work:
+        return Work(per_image=1 + BACKWARD * NEAREST)
 
 
 @dataclass(frozen=True, kw_only=True)

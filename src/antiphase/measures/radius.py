@@ -6,6 +6,7 @@ large: each is an estimate, not a certificate (docs/method.md 1.2). B images, K 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -17,15 +18,15 @@ from antiphase.attacks import engine
 from antiphase.attacks.config import PGD
 from antiphase.attacks.losses import margin
 from antiphase.attacks.threat_model import L2, Linf
-from antiphase.data.imageset import ImageSet
+from antiphase.data.imageset import Batch, ImageSet
 from antiphase.measures.jacobians_forward import PAPER_EPS
 from antiphase.measures.lipschitz import change_ratio, draw
 from antiphase.measures.power_iteration import sigma_max
+from antiphase.measures.questions import NEAREST
 from antiphase.measures.stats import Array
 from antiphase.models.taps import explicit
 
 LABEL = "estimate, not a certificate"
-NEAREST = 10  # competing classes whose boundary is measured
 LINF = tuple(2.0 ** (k / 2) / 255 for k in range(-8, 9))  # a distance is known to a factor of sqrt2
 L2S = tuple(0.01 * 2.0 ** (k / 2) for k in range(17))
 
@@ -48,22 +49,42 @@ def radii(
     device: torch.device | str = "cpu",
 ) -> dict[str, Array]:
     """margin, power, sampled, first_l2, first_linf, per_logit, broken_l2, broken_linf: (n,) each."""
-    parts: list[dict[str, Tensor]] = []
-    with runtime.frozen(classifier), console.progress("margins and radii", total=len(images)) as advance:
-        for batch in images.batches(batch_size):
-            x, y = batch.pixels.to(device), batch.labels.to(device)
-            measured = first_order(classifier, x, y)
-            with torch.no_grad():
-                measured["power"] = _power(classifier, x, batch.ids, seed)
-                measured["sampled"] = _sampled(classifier, x, batch.ids, draws, eps, seed)
-            parts.append(measured)
-            advance(len(x), "")
-    joined = {name: torch.cat([p[name] for p in parts]).double().cpu().numpy() for name in parts[0]}
+
+    def measured(batch: Batch, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        by_gradients = first_order(classifier, x, y)
+        with torch.no_grad():
+            power = _power(classifier, x, batch.ids, seed)
+            return {**by_gradients, "power": power, "sampled": _sampled(classifier, x, batch.ids, draws, eps, seed)}
+
+    joined = _by_batch(classifier, images, measured, batch_size, device)
     for name, budgets in (("broken_l2", [L2(e) for e in L2S]), ("broken_linf", [Linf(e) for e in LINF])):
         joined[name] = _broken(
             classifier, images, [PGD(within=b, steps=steps) for b in budgets], seed, joined["margin"]
         )
     return joined
+
+
+def margins(
+    classifier: nn.Module, images: ImageSet, *, batch_size: int = 64, device: torch.device | str = "cpu"
+) -> dict[str, Array]:
+    """margin, first_l2, first_linf, per_logit: (n,) each, as in `first_order`."""
+    return _by_batch(classifier, images, lambda _, x, y: first_order(classifier, x, y), batch_size, device)
+
+
+def _by_batch(
+    classifier: nn.Module,
+    images: ImageSet,
+    measured: Callable[[Batch, Tensor, Tensor], dict[str, Tensor]],
+    batch_size: int,
+    device: torch.device | str,
+) -> dict[str, Array]:
+    """What is measured of each batch, its pixels and labels, as one array per name: (n,) each."""
+    parts: list[dict[str, Tensor]] = []
+    with runtime.frozen(classifier), console.progress("margins and radii", total=len(images)) as advance:
+        for batch in images.batches(batch_size):
+            parts.append(measured(batch, batch.pixels.to(device), batch.labels.to(device)))
+            advance(len(batch.ids), "")
+    return {name: torch.cat([p[name] for p in parts]).double().cpu().numpy() for name in parts[0]}
 
 
 def first_order(classifier: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:

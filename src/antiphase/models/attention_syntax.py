@@ -74,13 +74,14 @@ def attention_text(attention: Attention) -> str:
     for field in fields(attention):
         value = getattr(attention, field.name)
         if value != getattr(default, field.name):
-            options.append(f"{field.name}={_text(value)}")
+            options.append(f"{field.name}={value_text(value)}")
     return ":".join([kind, ",".join(options)]) if options else kind
 
 
-def _text(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """An option's value as it is written."""
     if isinstance(value, Schedule):
         return f"schedule/{value.a}/{value.b}/{value.c}/{value.index_base}"
     if isinstance(value, tuple):
-        return "/".join(map(str, value))
+        return "/".join(map(value_text, value))
     return str(value).lower() if isinstance(value, bool) else str(value)

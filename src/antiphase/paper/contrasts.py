@@ -223,6 +223,7 @@ def _prediction(
     unit: Unit = "points",
     threshold: bool = False,
     optional: bool = False,
+    ranks_seeds: bool = False,
 ) -> Prediction:
     cells = [cell for one in series for cell in one.sources]
     models = [model for one in series for model in one.models]
@@ -239,6 +240,7 @@ def _prediction(
         planned=planned,
         groups=groups,
         direction_of=direction_of,
+        ranks_seeds=ranks_seeds,
     )
 
 
@@ -255,22 +257,60 @@ def predict_ranks(
     """Two numbers rank the layers of models alike (sign 1) or in opposite order (-1): one series per layer of each depth. Or
     other things than layers, by a word for them; the second number may be a statistic of several series."""
     grouped = [(x, [one if isinstance(one, Group) else Group((one,)) for one in y]) for x, y in by_depth]
-    every = [one for x, y in grouped for one in (*x, *(series for group in y for series in group.series))]
+    layers = tuple(Group((one, *group.series)) for x, y in grouped for one, group in zip(x, y))
+
+    def ranked(numbers: Numbers) -> list[tuple[Array, Array]]:
+        return [
+            (
+                np.stack([numbers(one).value for one in x]),
+                sign * np.stack([group.per_seed(numbers).values for group in y]),
+            )
+            for x, y in grouped
+        ]
+
+    return _rank_prediction(claim, name, part, reading, ranked, layers, over)
+
+
+def predict_seed_ranks(
+    claim: str, name: str, part: str, reading: str, pairs: Sequence[tuple[Group, Group]]
+) -> Prediction:
+    """Two numbers of each pair rank seeds alike: the mean over pairs, each times the weights of its groups, tested by permuting
+    seeds in the same way for all pairs. What all seeds have in common, a course of training, is in no rank."""
+
+    def ranked(numbers: Numbers) -> list[tuple[Array, Array]]:
+        x, y = (
+            np.stack([group.weight * group.per_seed(numbers).values for group in side], axis=1) for side in zip(*pairs)
+        )
+        return [(x, y)]
+
+    groups = tuple(group for pair in pairs for group in pair)
+    return _rank_prediction(claim, name, part, reading, ranked, groups, "seeds", ranks_seeds=True)
+
+
+def _rank_prediction(
+    claim: str,
+    name: str,
+    part: str,
+    reading: str,
+    ranked: Callable[[Numbers], list[tuple[Array, Array]]],
+    groups: tuple[Group, ...],
+    over: str,
+    *,
+    ranks_seeds: bool = False,
+) -> Prediction:
+    """`ranked`: what `ranked_alike` takes; `over`: a word for what is ranked and permuted."""
+    every = [one for group in groups for one in group.series]
     seeds = min(len(one.cells) for one in every)
     planned = Planned(seeds=seeds, images=int(min(one.planned_images for one in every)))
 
     def contrast(numbers: Numbers) -> Contrast:
         try:
-            groups = [
-                (
-                    np.stack([numbers(one).value for one in x]),
-                    sign * np.stack([group.per_seed(numbers).values for group in y]),
-                )
-                for x, y in grouped
-            ]
+            arrays = ranked(numbers)
         except Missing as gap:
             return Contrast(name=name, unit="", missing=f"no row of {gap}")
-        test = ranked_alike(groups)
+        if not all(np.isfinite(array).all() for pair in arrays for array in pair):
+            return Contrast(name=name, unit="")
+        test = ranked_alike(arrays)
         few = f"so few {over} give a p of {test['least_p']:.2g} at best, {LEVEL:g} is asked"
         return Contrast(
             name=name,
@@ -285,8 +325,7 @@ def predict_ranks(
             needs=few if test["least_p"] >= LEVEL else "",
         )
 
-    layers = tuple(Group((one, *group.series)) for x, y in grouped for one, group in zip(x, y))
-    return _prediction(claim, name, part, reading, every, contrast, planned, layers, unit="")
+    return _prediction(claim, name, part, reading, every, contrast, planned, groups, unit="", ranks_seeds=ranks_seeds)
 
 
 def at_least(a: Array, b: Array) -> Array:

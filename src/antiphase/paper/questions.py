@@ -16,6 +16,7 @@ from antiphase.config import Budget
 from antiphase.data.catalog import entry_of
 from antiphase.evals.config import Task
 from antiphase.measures.questions import PredictionQuestion
+from antiphase.models.attention_syntax import value_text
 from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.config import Differential, Tower, ViTConfig
 from antiphase.store import Keyed, Question
@@ -219,7 +220,10 @@ class OtherEncoder(Cell):
 def _attention(model: Tower) -> list[str]:
     kinds = dict.fromkeys(layer for layer in model.layers if isinstance(layer, Differential))
     return [
-        f"lambda_init {k.lambda_init}" + (f", {k.out_scale} scale" if k.out_scale != "official" else "") for k in kinds
+        f"lambda_init {value_text(k.lambda_init)}"
+        + (" fixed" if not k.learned else "")
+        + (f", {k.out_scale} scale" if k.out_scale != "official" else "")
+        for k in kinds
     ]
 
 

@@ -208,6 +208,9 @@ class Prediction:
         Any, ...
     ] = ()  # of models, whose weighted sum it is; of a rank correlation the two numbers of each layer
     direction_of: tuple[Any, ...] = ()  # groups whose sum says which direction it should have
+    ranks_seeds: bool = (
+        False  # a rank correlation over seeds: `groups` are first and second number of each pair in turn
+    )
 
     def witnesses(self, grid: Grid) -> list[Train]:
         """Of the models trained here: a published one has no accuracy to reach."""

@@ -35,10 +35,13 @@ from antiphase.measures.questions import (
     FocusQuestion,
     InterventionQuestion,
     LipschitzQuestion,
+    MarginQuestion,
     PredictionQuestion,
     columns,
 )
+from antiphase.measures.radius import LABEL, margins
 from antiphase.measures.residual_stream import Propagation, block_sigma, propagation
+from antiphase.measures.stats import finite
 from antiphase.measures.success import predictions
 from antiphase.models.attention import lambda_parts, lambdas
 from antiphase.models.clip import CLIP
@@ -98,6 +101,14 @@ def _predictions(run: Run, images: ImageSet, _: PredictionQuestion, __: Run | No
     predicted = in_shares(images, lambda share: predictions(model, share, device=device))
     per_image = {"id": images.ids.tolist(), "label": images.labels.tolist(), "clean": predicted.tolist()}
     return {"images": per_image, "accuracy": rate(predicted == images.labels).plain()}
+
+
+def _margins(run: Run, images: ImageSet, _: MarginQuestion, __: Run | None, device: Device) -> Content:
+    """Margins of clean images, and the distances to the nearest boundary that the gradients at the image give (appendix B)."""
+    model = run.classifier_for(images, device)
+    measured = in_shares(images, lambda share: margins(model, share, device=device))
+    numbers = {name: list(map(finite, measured[name])) for name in ("margin", "first_l2", "first_linf")}
+    return {"meaning": LABEL, "rows": {"image": images.ids.tolist(), **numbers}}
 
 
 def _lipschitz(run: Run, images: ImageSet, question: LipschitzQuestion, _: Run | None, device: Device) -> Content:
@@ -230,6 +241,7 @@ def _interventions(
 
 MEASURES: dict[type[Question], Callable[[Run, ImageSet, Any, Run | None, Device], Content]] = {
     PredictionQuestion: _predictions,
+    MarginQuestion: _margins,
     LipschitzQuestion: _lipschitz,
     AlignmentQuestion: _alignment,
     CancellationQuestion: _cancellation,

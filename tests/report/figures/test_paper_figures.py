@@ -7,11 +7,12 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.text import Text
 
+from antiphase.report.figures.over_training import OVER_TRAINING
 from antiphase.report.figures.paper_figures import FIGURES, paper_figure
 from antiphase.report.figures.render import PRINT_WIDTH, _whole, svg_of
 from antiphase.report.theme import MODELS, PRINT, STYLE
 
-BY_NAME = {figure.name: figure for figure in FIGURES}
+BY_NAME = {figure.name: figure for figure in (*FIGURES, OVER_TRAINING)}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,15 @@ def drawn(invented_tables):
 
 
 @pytest.mark.parametrize(
-    ("name", "scale"), [("fig2", "cpu"), ("fig3", "desk"), ("fig4", "desk"), ("fig5", "desk"), ("fig6", "cpu")]
+    ("name", "scale"),
+    [
+        ("fig2", "cpu"),
+        ("fig3", "desk"),
+        ("fig4", "desk"),
+        ("fig5", "desk"),
+        ("fig6", "cpu"),
+        (OVER_TRAINING.name, "cpu"),
+    ],
 )
 def test_a_figure_is_180_mm_wide_and_every_word_of_it_can_be_read(name, scale, drawn):
     _, drawing = drawn(name, scale)
@@ -82,7 +91,10 @@ def test_figure_2_has_four_panels_and_a_curve_for_each_model_and_data_set(drawn)
     assert "asr_change" not in figure.note + figure.alt
 
 
-@pytest.mark.parametrize(("name", "scale"), [("fig2", "cpu"), ("fig3", "desk"), ("fig5", "desk"), ("fig6", "cpu")])
+@pytest.mark.parametrize(
+    ("name", "scale"),
+    [("fig2", "cpu"), ("fig3", "desk"), ("fig5", "desk"), ("fig6", "cpu"), (OVER_TRAINING.name, "cpu")],
+)
 def test_no_legend_lies_over_data(name, scale, drawn):
     _, drawing = drawn(name, scale)
     legends = [(axis.get_legend().get_window_extent(), axis.bbox) for axis in drawing.axes if axis.get_legend()]

@@ -31,6 +31,7 @@ FILES = (  # in this order each study trains what the later ones share
     "theory_audit",
     "controls",
     "training_length",
+    "fragility_over_training",
     "alignment_sign",
     "map_correlation",
     "certificates",

@@ -30,7 +30,7 @@ READINGS = {  # of an evaluation: its task and the names of its rows
 }
 
 
-def _half_by_schedule(depth: int) -> tuple[Attention, ...]:
+def half_by_schedule(depth: int) -> tuple[Attention, ...]:
     """lambda_init by the schedule in the first half of the layers, 0.8 in the others."""
     schedule = Schedule()
     return (Differential(lambda_init=tuple(schedule.at(k) if k < depth / 2 else 0.8 for k in range(depth))),)
@@ -52,8 +52,8 @@ def _variants(grid: Grid) -> dict[str, Towers]:
         "DiffCLIP-star": ((schedule,), (schedule,)),
         "DiffCLIP, schedule in the vision tower, 0.8 in the text tower": ((schedule,), (fixed,)),
         "DiffCLIP, schedule in the first half of the layers, then 0.8": (
-            _half_by_schedule(scale.depth),
-            _half_by_schedule(scale.text_depth),
+            half_by_schedule(scale.depth),
+            half_by_schedule(scale.text_depth),
         ),
     }
 

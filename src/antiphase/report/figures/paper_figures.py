@@ -103,11 +103,11 @@ def _span(numbers: Sequence[int]) -> str:
     return " to ".join(f"{n:,}" for n in dict.fromkeys((numbers[0], numbers[-1])))
 
 
-def _where(lines: Iterable[Row], reading: str, axis: str, models: Iterable[str]) -> list[Row]:
+def where(lines: Iterable[Row], reading: str, axis: str, models: Iterable[str]) -> list[Row]:
     return [line for line in lines if line["reading"] == reading and line["axis"] == axis and line["model"] in models]
 
 
-def _points(lines: Iterable[Row]) -> list[tuple[float, float, list[float] | None]]:
+def points_of(lines: Iterable[Row]) -> list[tuple[float, float, list[float] | None]]:
     return [
         (
             line["x"],
@@ -143,9 +143,9 @@ def _curves(
             )
             bars = next(beside) if len(kinds) > 1 else None
             if behind:
-                curve(axis, [(x, y, None) for x, y, _ in _points(behind)], **style | {"marker": "", "linewidth": 0.8})
+                curve(axis, [(x, y, None) for x, y, _ in points_of(behind)], **style | {"marker": "", "linewidth": 0.8})
             if mine:
-                drawn = curve(axis, _points(mine), bars, **style | {"linewidth": 1.5})
+                drawn = curve(axis, points_of(mine), bars, **style | {"linewidth": 1.5})
                 entries.append((drawn, ", ".join([model, *map(_short, kind)])))
     number_axis(axis, (line["x"] for line in lines))
     if len({line["x"] for line in lines}) > 2:  # budgets, widths and depths are doubled from one to the next
@@ -176,7 +176,7 @@ def _curve_part(title: str, xlabel: str, lines: Sequence[Row], **more: Any) -> P
 
 def _figure2(lines: Lines) -> list[Part]:
     return [
-        _curve_part(f"({panel}) {what}", xlabel, _where(lines[study], "asr_change", axis, models))
+        _curve_part(f"({panel}) {what}", xlabel, where(lines[study], "asr_change", axis, models))
         for panel, study, what, xlabel, axis, models in (
             ("a", "fig2a", "PGD, ViT and DiffViT of depth 1", EPS, "eps", VITS),
             ("b", "fig2b", "PGD, CLIP and DiffCLIP", EPS, "eps", CLIPS),
@@ -187,11 +187,11 @@ def _figure2(lines: Lines) -> list[Part]:
 
 
 def _figure3(lines: Lines) -> list[Part]:
-    radii = _where(lines["fig3c"], "share of correct images fooled within an L2 radius", "L2 radius", VITS)
-    growth = _where(lines["fig3d"], "L-sample of maps, mean over layers", "depth", VITS)
+    radii = where(lines["fig3c"], "share of correct images fooled within an L2 radius", "L2 radius", VITS)
+    growth = where(lines["fig3d"], "L-sample of maps, mean over layers", "depth", VITS)
     return [
-        _curve_part("(a) PGD", DEPTH, _where(lines["fig3a"], "asr_change", "depth", VITS)),
-        _curve_part("(b) AutoAttack", DEPTH, _where(lines["fig3b"], "asr_change", "depth", VITS)),
+        _curve_part("(a) PGD", DEPTH, where(lines["fig3a"], "asr_change", "depth", VITS)),
+        _curve_part("(b) AutoAttack", DEPTH, where(lines["fig3b"], "asr_change", "depth", VITS)),
         Part(partial(_radius_panel, lines=radii), radii),
         _curve_part(
             "(d) sensitivity of the maps, mean over layers", DEPTH, growth, ylabel="local Lipschitz estimate L"
@@ -207,7 +207,7 @@ def _radius_panel(axis: Any, lines: Sequence[Row]) -> None:
         for model in models:
             mine = [line for line in lines if line["model"] == model and tuple(line["details"]) == kind]
             style = {"color": look_of(PLACES[model])["color"], "linestyle": dashes, "linewidth": 1.4, "marker": ""}
-            curve(axis, [(x, y, None) for x, y, _ in _points(mine)], **style)
+            curve(axis, [(x, y, None) for x, y, _ in points_of(mine)], **style)
     entries = [(Line2D([], [], color=look_of(PLACES[m])["color"], linewidth=2.5), m) for m in models]
     entries += [(Line2D([], [], color=SOFT, linestyle=d), ", ".join(k)) for k, d in zip(depths, DASHES)]
     axis.set_xscale("log")
@@ -228,8 +228,8 @@ def _figure6(lines: Lines) -> list[Part]:
         ("b", "fig6", "depth", VITS, "PGD with restarts, by depth", DEPTH),
         ("c", "fig6-clip", "eps", CLIPS, "PGD with restarts, CLIP and DiffCLIP", EPS),
     ):
-        unions = _where(lines[study], "union_change", axis, models)
-        gains = _where(lines[study], "union_change - asr_change", axis, models)
+        unions = where(lines[study], "union_change", axis, models)
+        gains = where(lines[study], "union_change - asr_change", axis, models)
         gained = {line["label"]: line["value"] for line in gains}
         several = any(gained.values())  # of one restart a union is its own mean
         means = [{**u, "value": u["value"] - gained[u["label"]]} for u in unions if several and u["label"] in gained]
@@ -317,7 +317,7 @@ def _figure4(lines: Lines) -> list[Part]:
     for panel, study, models in (("a", "fig4", VITS), ("b", "fig4-clip", CLIPS)):
         boxes = [line for line in lines[study] if line["axis"] == "layer" and line["reading"].startswith("L-sample")]
         measured = _slots(boxes)  # lambda is known as soon as a model is trained
-        lambdas = _where(lines[study], "lambda", "layer", models)
+        lambdas = where(lines[study], "lambda", "layer", models)
         lambdas = [line for line in lambdas if (_group(line), line["x"]) in measured]
         title = f"({panel}) {' and '.join(models)}: sensitivity of each layer's map, over images"
         parts.append(
@@ -406,7 +406,7 @@ def _figure5(lines: Lines) -> list[Part]:
     parts, letters = [], iter("abcdef")
     for study, model in (("fig5", "DiffViT"), ("fig5-clip", "DiffCLIP")):
         for reading in OPPOSED:
-            mine = _where(lines[study], reading, "layer", (model,))
+            mine = where(lines[study], reading, "layer", (model,))
             mine = mine if any(_is_own(line) for line in mine) else []
             title = f"{model}: {reading_words(reading)}"
             panel = partial(_bar_panel, lines=mine, title=f"({next(letters)}) {title}" if mine else title)
