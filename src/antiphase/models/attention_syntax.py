@@ -9,10 +9,12 @@ from typing import Any
 from antiphase.config import InputError, from_plain
 from antiphase.models.config import (
     Attention,
+    BoundedDifferential,
     Differential,
     DifferentialV2,
     Dint,
     GroupedDifferential,
+    LowRankDifferential,
     Schedule,
     Softmax,
 )
@@ -22,8 +24,11 @@ KINDS: dict[str, type[Attention]] = {
     "differential": Differential,
     "differential-v2": DifferentialV2,
     "grouped": GroupedDifferential,
+    "bounded": BoundedDifferential,
+    "low-rank": LowRankDifferential,
     "dint": Dint,
 }
+WHOLE = {"ratio": "of heads that share a noise map", "rank": "of the difference of the two branches"}
 SYNTAX = f"{'|'.join(KINDS)}[:key=value,...]"
 
 
@@ -48,9 +53,9 @@ def _value(key: str, text: str) -> Any:
         if text not in ("true", "false"):
             raise InputError(f"attention learned={text!r}: it takes true or false")
         return text == "true"
-    if key == "ratio":
+    if key in WHOLE:
         if not text.isdecimal():
-            raise InputError(f"attention ratio={text!r}: it takes a whole number, of heads that share a noise map")
+            raise InputError(f"attention {key}={text!r}: it takes a whole number, {WHOLE[key]}")
         return int(text)
     if key != "lambda_init":
         return text
