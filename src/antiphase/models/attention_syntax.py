@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from antiphase.config import InputError, from_plain
+from antiphase.config import InputError, from_plain, split_options
 from antiphase.models.config import (
     Attention,
     BoundedDifferential,
@@ -34,17 +34,12 @@ SYNTAX = f"{'|'.join(KINDS)}[:key=value,...]"
 
 def parse_attention(text: str) -> Attention:
     """The attention that a word names; lambda_init is a number, 0.2/0.4/... (one per layer), schedule or schedule/a/b/c/base."""
-    kind, _, options = text.partition(":")
+    kind, options = split_options(text, "attention")
     if kind not in KINDS:
         raise InputError(f"attention {text!r} is not known: write {SYNTAX}")
     if options and not fields(KINDS[kind]):
         raise InputError(f"attention {kind} has no options: write {kind} alone")
-    plain: dict[str, Any] = {}
-    for option in filter(None, options.split(",")):
-        key, equals, value = option.partition("=")
-        if not equals:
-            raise InputError(f"attention option {option!r} needs a value: write {key}=...")
-        plain[key] = _value(key, value)
+    plain = {key: _value(key, value) for key, value in options.items()}
     return from_plain(KINDS[kind], plain, where="attention")
 
 

@@ -43,6 +43,7 @@ CLAIMS = {
     "E4": "our question: when both are smoothed by noise, less is certified of the DiffViT than of the ViT",
     "E5": "our question: the DiffViT loses less accuracy under noise corruptions than the ViT",
     "E6": "our question: where a corruption moves the two maps more alike, the DiffViT gains more over the ViT",
+    "E7": "our question: a change to differential attention or to its training removes the fragility without losing accuracy",
 }  # K: what the papers say; E: an extension, never the verdict on a K
 
 

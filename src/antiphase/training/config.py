@@ -11,7 +11,7 @@ from antiphase.clip_scales import ClipScale
 from antiphase.config import Budget, InputError, check_fields
 
 
-PenaltyKind = Literal[
+PenaltyTerm = Literal[
     "amplification", "kappa", "alignment", "jasmin", "noise-change", "attack-change", "gradient"
 ]
 OF_BRANCHES = ("amplification", "kappa", "alignment")  # penalties that need two branches, and so differential layers
@@ -25,12 +25,12 @@ class Penalty:
     kappa           max(0, kappa - above), kappa = |lambda| ||J2|| / ||J1||
     alignment       1 - cos(J1, J2)
     jasmin          log of the largest g = p1 (1 - p1 + p2) of any row of any map, p1 >= p2 its two largest entries
-    noise-change    log of the relative change of (A1 - lambda A2) V when every pixel moves by eps, its sign random
+    noise-change    relative change of (A1 - lambda A2) V when every pixel moves by eps, its sign random
     attack-change   the same along the sign of the loss's gradient
     gradient        eps ||d loss / d pixels||_1, by which the loss rises at budget eps, to first order
     """
 
-    kind: PenaltyKind
+    term: PenaltyTerm
     weight: float = 0.1
     share: float = 0.0625  # of the images of a batch, on which it is computed: the cost is proportional to it
     eps: Budget = Budget("8/255")  # of noise-change, attack-change and gradient
@@ -47,7 +47,7 @@ class Penalty:
     @property
     def forwards(self) -> float:
         """What it costs beside a training step, in forward passes (each with its backward) per image of a batch; an estimate."""
-        looks = {"jasmin": 3, "noise-change": 6, "attack-change": 7, "gradient": 2}.get(self.kind, 4)
+        looks = {"jasmin": 3, "noise-change": 6, "attack-change": 7, "gradient": 2}.get(self.term, 4)
         return self.share * looks
 
 

@@ -22,7 +22,7 @@ from antiphase.measures.perturbations import perturbed
 from antiphase.models.attention import Branches
 from antiphase.models.config import Dint, Softmax, ViTConfig
 from antiphase.models.taps import look_at_what_is_read
-from antiphase.training.config import OF_BRANCHES, Penalty, PenaltyKind
+from antiphase.training.config import OF_BRANCHES, Penalty, PenaltyTerm
 
 TINY = 1e-6  # of an energy: where branches cancel altogether, a logarithm has no end
 DIRECTIONS = {"noise-change": "sign", "attack-change": "fgsm"}  # by their names in measures/perturbations.py
@@ -30,26 +30,26 @@ DIRECTIONS = {"noise-change": "sign", "attack-change": "fgsm"}  # by their names
 
 def check_layers(penalty: Penalty, model: ViTConfig) -> None:
     """Refuse a penalty on branches for a model without them."""
-    if penalty.kind not in OF_BRANCHES:
+    if penalty.term not in OF_BRANCHES:
         return
     if all(isinstance(layer, Softmax) for layer in model.layers):
-        raise InputError(f"the penalty {penalty.kind} needs two branches, and this model is all softmax: use another penalty")
+        raise InputError(f"the penalty {penalty.term} needs two branches, and this model is all softmax: use another penalty")
     if any(isinstance(layer, Dint) for layer in model.layers):
-        raise InputError(f"the penalty {penalty.kind} has no closed form for dint, whose mean is over all rows: use another one")
+        raise InputError(f"the penalty {penalty.term} has no closed form for dint, whose mean is over all rows: use another one")
 
 
 def penalty_term(penalty: Penalty, model: nn.Module, batch: Batch, *, seed: int = 0, epoch: int = 0) -> Tensor:
     """The term, without its weight: a scalar whose gradient in the weights exists."""
     with torch.autocast(batch.pixels.device.type, enabled=False):
-        if penalty.kind == "gradient":
+        if penalty.term == "gradient":
             return penalty.eps * _gradient_norm(model, batch)
         clean = look_at_what_is_read(model, batch.pixels)
-        if penalty.kind in DIRECTIONS:
+        if penalty.term in DIRECTIONS:
             draw = runtime.seed_word(seed, "penalty", epoch)
-            moved = perturbed(model, batch, DIRECTIONS[penalty.kind], penalty.eps, draw).pixels
+            moved = perturbed(model, batch, DIRECTIONS[penalty.term], penalty.eps, draw).pixels
             after = look_at_what_is_read(model, moved)
-            return torch.stack([relative_change(clean[n], after[n]).log().mean() for n in clean]).mean()
-        of_layers = [_OF_MAPS[penalty.kind](maps, penalty) for maps in clean.values()]
+            return torch.stack([relative_change(clean[n], after[n]).mean() for n in clean]).mean()
+        of_layers = [_OF_MAPS[penalty.term](maps, penalty) for maps in clean.values()]
         return torch.stack([term for term in of_layers if term is not None]).mean()
 
 
@@ -111,7 +111,7 @@ def _jasmin(maps: Branches, _: Penalty) -> Tensor:
     return (first * (1 - first + second)).log().amax(dim=(1, 2)).mean()
 
 
-_OF_MAPS: dict[PenaltyKind, Callable[[Branches, Penalty], Tensor | None]] = {
+_OF_MAPS: dict[PenaltyTerm, Callable[[Branches, Penalty], Tensor | None]] = {
     "amplification": _amplification,
     "kappa": _kappa,
     "alignment": _alignment,

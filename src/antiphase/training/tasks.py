@@ -118,10 +118,7 @@ class ClassificationTask:
         }
 
     def batch(self, rows: NDArray[np.int64], world: World, epoch: int, device: torch.device) -> Batch:
-        batch, config = self.train_set.batch(world.share(rows)), self.config
-        pixels = augment(batch.pixels, batch.ids, config.augment, seed=config.seed, epoch=epoch)
-        pixels = noisy(pixels, batch.ids, config.noise, seed=config.seed, epoch=epoch)
-        return Batch(pixels.to(device, non_blocking=True), batch.labels.to(device, non_blocking=True), batch.ids)
+        return as_trained_on(self.train_set.batch(world.share(rows)), self.config, epoch, device)
 
     def evaluate(self, model: nn.Module, progress: Progress) -> dict[str, Any]:
         device, config = next(model.parameters()).device, self.config
@@ -133,6 +130,13 @@ class ClassificationTask:
             "test_accuracy": accuracy(model, self.test_set, device=device),
             "lambda": lambdas(model),
         }
+
+
+def as_trained_on(batch: Batch, config: TrainConfig, epoch: int, device: torch.device) -> Batch:
+    """Augmented, and with its noise."""
+    pixels = augment(batch.pixels, batch.ids, config.augment, seed=config.seed, epoch=epoch)
+    pixels = noisy(pixels, batch.ids, config.noise, seed=config.seed, epoch=epoch)
+    return Batch(pixels.to(device, non_blocking=True), batch.labels.to(device, non_blocking=True), batch.ids)
 
 
 def check_splits(train: str, test: str) -> None:
