@@ -119,7 +119,9 @@ API: dict[str, dict[str, Name]] = {
         "Run": Name("models.run", 'run_at = ap.Run("runs/vit")  # a folder; nothing is read yet'),
     },
     "Training": {
-        "Penalty": Name("training", 'penalised = ap.TrainConfig(epochs=2, penalty=ap.Penalty(term="noise-change", weight=0.1))'),
+        "Penalty": Name(
+            "training", 'penalised = ap.TrainConfig(epochs=2, penalty=ap.Penalty(term="noise-change", weight=0.1))'
+        ),
         "TrainConfig": Name("training", "training = ap.TrainConfig(epochs=2)"),
         "ContrastiveConfig": Name("training", "clip_training = ap.ContrastiveConfig(epochs=2)"),
         "train": Name(

@@ -312,8 +312,8 @@ class BoundedDifferentialAttention(DifferentialAttention):
 class LowRankDifferentialAttention(DifferentialAttention):
     """Differential attention whose noise map has the signal's queries and keys, plus a difference of low rank.
 
-    Wq2 = Wq1 + Bq Aq and Wk2 = Wk1 + Bk Ak of every head, with the signal's biases. The rows of `qkv` are queries and keys of the h
-    signal maps and the values; those of `low` are Aq and Ak, and `high` holds Bq and Bk: (2, h, d, rank).
+    Wq2 = Wq1 + Bq Aq and Wk2 = Wk1 + Bk Ak of every head, with the signal's biases. The rows of `qkv` are queries and keys of
+    the h signal maps and the values; those of `low` are Aq and Ak, and `high` holds Bq and Bk: (2, h, d, rank).
     """
 
     def __init__(self, width: int, diff_heads: int, *, rank: int, bias: bool = True, **options: Any) -> None:

@@ -123,8 +123,8 @@ class BoundedDifferential(Differential):
 
 @dataclass(frozen=True, kw_only=True)
 class LowRankDifferential(Differential):
-    """Differential attention whose second branch is the first with a difference of low rank: Wq2 = Wq1 + Bq Aq of every head, Bq of
-    d x rank and Aq of rank x D, and the same for keys. B begins at 0, so A2 = A1: all that both see is common-mode at first.
+    """Differential attention whose second branch is the first with a difference of low rank: Wq2 = Wq1 + Bq Aq of every head,
+    Bq of d x rank and Aq of rank x D, and the same for keys. B begins at 0, so A2 = A1: at first everything is common-mode.
     """
 
     rank: int = 4  # of the difference, at most the width of a map
@@ -147,13 +147,7 @@ class DifferentialV2:
 
 
 Attention = (
-    Softmax
-    | Differential
-    | GroupedDifferential
-    | BoundedDifferential
-    | LowRankDifferential
-    | Dint
-    | DifferentialV2
+    Softmax | Differential | GroupedDifferential | BoundedDifferential | LowRankDifferential | Dint | DifferentialV2
 )
 
 

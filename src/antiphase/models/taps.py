@@ -105,7 +105,9 @@ def look_at_what_is_read(model: nn.Module, x: Tensor) -> Record:
     if len(last) != 1:
         return look(model, x)
     with explicit(model) as record:
-        model.get_submodule(last[0]).forward = partial(_first_token_then_stop, model.get_submodule(last[0]), record, last[0])
+        model.get_submodule(last[0]).forward = partial(
+            _first_token_then_stop, model.get_submodule(last[0]), record, last[0]
+        )
         with suppress(Enough):
             model(x)
     return record

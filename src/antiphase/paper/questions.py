@@ -183,7 +183,8 @@ class Ranking(Cell):
 class Chosen(Model):
     """The recipe at a place of a ranking, trained anew from a seed that had no part in the ranking.
 
-    Which recipe that is, rows decide, by a rule that stands in the code; so lines and predictions about it are fixed before any run.
+    Which recipe that is, rows decide, by a rule that stands in the code; so lines and predictions about it are fixed before any
+    run.
     """
 
     model: ViTConfig  # its sizes; the recipe says which attention

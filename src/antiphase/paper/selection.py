@@ -1,9 +1,9 @@
 """The rule by which a first look ranks recipes: fixed before any run. No torch.
 
-A recipe is allowed if it keeps accuracy (test accuracy no more than a point below the plain model's, means over the seeds of the look)
-and costs no more than 1.3 of its training step. Allowed recipes come first; then the lowest attack success leads; equal ones stay
-in the order in which they are listed. The look decides nothing else: who is ranked first is trained anew from other seeds and
-attacked on other images, so that being lucky in the look is of no use (docs/statistics.md has the size of that luck).
+A recipe is allowed if it keeps accuracy (test accuracy no more than a point below the plain model's, means over the seeds of the
+look) and its training step costs no more than 1.3 of the plain one's. Allowed recipes come first; then the lowest attack success
+leads; equal ones stay in the order in which they are listed. The look decides nothing else: who is ranked first is trained anew
+from other seeds and attacked on other images, so that being lucky in the look is of no use.
 """
 
 from __future__ import annotations

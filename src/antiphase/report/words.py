@@ -56,6 +56,7 @@ READINGS = {
     "cos of changes, values": "cosine of the changes of A1 V and A2 V",
     "cos of changes, held": "cosine of the changes of A1 V and A2 V, V held",
     "1 / CMRR, maps: below 1 cancelled, above 1 amplified": "1 / CMRR of the maps: cancelled below 1, amplified above",
+    "relative change of mixed values": "relative change of the mixed values (A1 − λ A2) V",
     "audit": "statements of the theory",
     "alpha_slack: gain / sigma_max, mean over blocks": "slack of a block (gain / largest singular value), mean",
 }

@@ -10,10 +10,8 @@ from antiphase.attacks import Linf
 from antiphase.clip_scales import ClipScale
 from antiphase.config import Budget, InputError, check_fields
 
-
-PenaltyTerm = Literal[
-    "amplification", "kappa", "alignment", "jasmin", "noise-change", "attack-change", "gradient"
-]
+PenaltyTerm = Literal["amplification", "kappa", "alignment", "jasmin", "noise-change", "attack-change", "gradient"]
+PENALTY_EPS = Budget("8/255")
 OF_BRANCHES = ("amplification", "kappa", "alignment")  # penalties that need two branches, and so differential layers
 
 
@@ -33,13 +31,15 @@ class Penalty:
     term: PenaltyTerm
     weight: float = 0.1
     share: float = 0.0625  # of the images of a batch, on which it is computed: the cost is proportional to it
-    eps: Budget = Budget("8/255")  # of noise-change, attack-change and gradient
+    eps: Budget = PENALTY_EPS  # of noise-change, attack-change and gradient
     above: float = 0.5  # of kappa
 
     def __post_init__(self) -> None:
         check_fields(self, weight=0, above=0)
         if not 0 < self.share <= 1:
-            raise InputError(f"share={self.share} must be above 0 and at most 1: the share of a batch that is penalised")
+            raise InputError(
+                f"share={self.share} must be above 0 and at most 1: the share of a batch that is penalised"
+            )
         object.__setattr__(self, "eps", Linf(self.eps).eps)  # read, and refused above the pixel range
         if not self.eps:
             raise InputError("eps=0 moves no pixel: give the penalty a size, such as 8/255")

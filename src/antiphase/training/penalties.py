@@ -1,7 +1,7 @@
 """Penalties that are to make attention less sensitive, each one term of the loss (docs/method.md 8.2).
 
-They look at the model in full and in float32, on a few images of each batch; of the last layer at the class token's row alone, since
-nothing else of it is read. So they work beside the fast path, which computes the loss itself. B images, h heads, N tokens.
+They look at the model in full and in float32, on a few images of each batch; of the last layer at the class token's row alone,
+since nothing else of it is read. So they work beside the fast path, which computes the loss itself. B images, h heads, N tokens.
 """
 
 from __future__ import annotations
@@ -33,9 +33,13 @@ def check_layers(penalty: Penalty, model: ViTConfig) -> None:
     if penalty.term not in OF_BRANCHES:
         return
     if all(isinstance(layer, Softmax) for layer in model.layers):
-        raise InputError(f"the penalty {penalty.term} needs two branches, and this model is all softmax: use another penalty")
+        raise InputError(
+            f"the penalty {penalty.term} needs two branches, and this model is all softmax: use another penalty"
+        )
     if any(isinstance(layer, Dint) for layer in model.layers):
-        raise InputError(f"the penalty {penalty.term} has no closed form for dint, whose mean is over all rows: use another one")
+        raise InputError(
+            f"the penalty {penalty.term} has no closed form for dint, whose mean is over all rows: use another one"
+        )
 
 
 def penalty_term(penalty: Penalty, model: nn.Module, batch: Batch, *, seed: int = 0, epoch: int = 0) -> Tensor:

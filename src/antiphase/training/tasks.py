@@ -199,7 +199,7 @@ class AdversarialCrossEntropy(Objective):
 
 @dataclass(frozen=True)
 class Penalised(Objective):
-    """Another objective, and a penalty on the first images of each batch: the order of an epoch is drawn, so it takes any of them.
+    """Another objective, and a penalty on the first images of each batch; the order of an epoch is drawn, so those are any.
 
     What is random about it depends on (seed, epoch, id), so a resumed run repeats it.
     """
