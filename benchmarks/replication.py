@@ -77,7 +77,6 @@ BLOCKS = (
     Block(name="cpu, the first five", scale="cpu", studies="table1 fig2a fig2c fig5 controls"),
     Block(name="cpu, no further training", scale="cpu", studies=TRAINED),
     Block(name="cpu", scale="cpu", studies="all"),
-    Block(name="cpu, remedies", scale="cpu", studies="remedies"),
     Block(name="paper, depth 1", scale="paper", studies=DEPTH_1, depths=(1,), passes=(1, 3, 5), wanted=as_printed),
     Block(name="paper, theory at depth 1", scale="paper", studies="theory-audit", depths=(1,), passes=(1, 3, 5)),
     Block(name="desk, depths 1 to 4", scale="desk", studies=DEPTHS, depths=(1, 2, 4), passes=(1, 3, None)),

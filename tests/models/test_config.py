@@ -33,7 +33,10 @@ from tests.models.small_models import CIFAR
         (lambda: ViTConfig(attention=(BoundedDifferential(lambda_init=0.5),)), "between 0 and bound=0.5"),
         (lambda: BoundedDifferential(bound=0.0), "bound=0.0 must be greater than 0"),
         (lambda: BoundedDifferential(learned=False), "a fixed lambda needs none"),
-        (lambda: ViTConfig(width=16, heads=4, attention=(LowRankDifferential(rank=5),)), "rank=5 is above the width of a map, 4"),
+        (
+            lambda: ViTConfig(width=16, heads=4, attention=(LowRankDifferential(rank=5),)),
+            "rank=5 is above the width of a map, 4",
+        ),
         (lambda: TextConfig(attention=(Dint(),)), "a text tower must not see the words that follow"),
         (lambda: Differential(lambda_init=float("nan")), "nan"),
         (lambda: build(ViTConfig(patch=5), **CIFAR), "patch=5"),

@@ -1,4 +1,4 @@
-"""V2, grouped, bounded, low-rank differential attention and DINT against direct transcriptions of their equations, head by head."""
+"""V2, grouped, bounded, low-rank differential attention and DINT against transcriptions of their equations, head by head."""
 
 import math
 

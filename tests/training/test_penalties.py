@@ -52,7 +52,7 @@ def batch():
 
 
 def first_row_jacobians(model, pixels):
-    """Of the class token's row of A1, lambda A2 and their difference, with respect to the layer's input, for one image: (3, h, N, N D)"""
+    """Of the class token's row of A1, lambda A2 and A1 - lambda A2 by the layer's input, for one image: (3, h, N, N D)"""
     layer, inputs = model.model.blocks[0].attn, []
     hook = layer.register_forward_pre_hook(lambda _, args: inputs.append(args[0].detach()))
     model(pixels[None])
@@ -69,7 +69,13 @@ def first_row_jacobians(model, pixels):
 
 @pytest.mark.parametrize(
     "attention",
-    [Differential(), BoundedDifferential(), GroupedDifferential(ratio=2), LowRankDifferential(rank=2), DifferentialV2()],
+    [
+        Differential(),
+        BoundedDifferential(),
+        GroupedDifferential(ratio=2),
+        LowRankDifferential(rank=2),
+        DifferentialV2(),
+    ],
     ids=lambda a: type(a).__name__,
 )
 def test_penalties_on_branches_are_those_of_full_jacobians(attention, batch):
@@ -78,7 +84,9 @@ def test_penalties_on_branches_are_those_of_full_jacobians(attention, batch):
     for pixels in batch.pixels:
         j1, j2, whole = (j.flatten(1) for j in first_row_jacobians(model, pixels))
         logs.append((whole.norm(dim=1) / j1.norm(dim=1)).log())
-        if not isinstance(attention, DifferentialV2):  # whose lambda moves too: J2 alone is not the derivative of lambda A2
+        if not isinstance(
+            attention, DifferentialV2
+        ):  # whose lambda moves too: J2 alone is not the derivative of lambda A2
             kappas.append(j2.norm(dim=1) / j1.norm(dim=1))
             cosines.append((j1 * j2).sum(1) / j1.norm(dim=1) / j2.norm(dim=1))
     value = {name: penalty_term(Penalty(term=name, above=0.0), model, batch).item() for name in OF_BRANCHES}
@@ -213,7 +221,10 @@ def test_a_penalty_that_makes_no_sense_is_refused(make, named):
 @pytest.mark.parametrize(("attention", "named"), [(Softmax(), "all softmax"), (Dint(), "no closed form for dint")])
 @pytest.mark.parametrize("term", OF_BRANCHES)
 def test_a_penalty_on_branches_needs_branches(attention, named, term, digits):
-    model, config = ViTConfig(patch=2, width=32, heads=4, attention=(attention,)), TrainConfig(penalty=Penalty(term=term))
+    model, config = (
+        ViTConfig(patch=2, width=32, heads=4, attention=(attention,)),
+        TrainConfig(penalty=Penalty(term=term)),
+    )
     with pytest.raises(InputError, match=named):
         ClassificationTask(model, config, *digits)
 

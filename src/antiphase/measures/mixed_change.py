@@ -26,7 +26,8 @@ from antiphase.runtime import at_rest
 def relative_change(before: Branches, after: Branches) -> Tensor:
     """||m(x + xi) - m(x)|| / ||m(x)|| of the mixed values m of each head, over all its tokens: (B, h)"""
     m = before.mixed
-    return (after.mixed - m).flatten(2).norm(dim=2) / m.flatten(2).norm(dim=2)
+    change: Tensor = (after.mixed - m).flatten(2).norm(dim=2) / m.flatten(2).norm(dim=2)
+    return change
 
 
 @dataclass(frozen=True)

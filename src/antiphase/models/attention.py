@@ -299,13 +299,15 @@ class BoundedDifferentialAttention(DifferentialAttention):
     def __init__(self, width: int, diff_heads: int, *, bound: float, bias: bool = True, **options: Any) -> None:
         super().__init__(width, diff_heads, bias=bias, **options)
         self.bound = bound
-        nn.init.zeros_(self.lambda_q1)
-        nn.init.zeros_(self.lambda_q2)
+        for vector in (self.lambda_q1, self.lambda_q2):
+            assert vector is not None
+            nn.init.zeros_(vector)
 
     def _compute_lambda(self) -> Tensor:
-        first, second = self.lambda_q1 @ self.lambda_k1, self.lambda_q2 @ self.lambda_k2
+        q1, k1, q2, k2 = self.lambda_q1, self.lambda_k1, self.lambda_q2, self.lambda_k2
+        assert q1 is not None and k1 is not None and q2 is not None and k2 is not None  # noqa: PT018 - it always learns
         start = math.log(self.lambda_init / (self.bound - self.lambda_init))
-        lam: Tensor = self.bound * (start + first - second).float().sigmoid()
+        lam: Tensor = self.bound * (start + q1 @ k1 - q2 @ k2).float().sigmoid()
         return lam
 
 
@@ -534,7 +536,7 @@ def _first_token_by_map(module: Any, x: Tensor) -> Tensor:
     _, w_k = module.query_key_weights  # (h, 2, d, D)
     width, heads, d = x.shape[-1], module.num_heads, q.shape[-1]
     looking = torch.einsum("bhmd,hmdw->bhmw", q[:, :, :, 0] * d**-0.5, w_k)
-    signal, noise = (looking.flatten(1, 2) @ x.mT).softmax(dim=-1).unflatten(1, (heads, 2)).unbind(2)  # (B, h, N)
+    signal, noise = (looking @ x.mT[:, None]).softmax(dim=-1).unbind(2)  # (B, h, N)
     lam = module.lam(x[:, :1])[..., 0] if isinstance(module, DifferentialAttentionV2) else module._compute_lambda()
     maps = signal - lam.to(x.dtype) * noise
     w_v = module.qkv.weight[-width:].view(heads, -1, width)

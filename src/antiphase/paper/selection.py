@@ -59,4 +59,4 @@ def _numbers(recipe: Recipe, answers: Answers) -> dict[str, float]:
 
 def place_of_ranking(ranking: Ranking, place: int, answers: Callable[[Cell], Content]) -> Recipe:
     """The recipe that came out at this place."""
-    return ranking.recipes[answers(ranking)["order"][place]]
+    return ranking.recipes[int(answers(ranking)["order"][place])]

@@ -90,7 +90,7 @@ def _amplification(maps: Branches, _: Penalty) -> Tensor | None:
     energies = _energies(maps)
     if energies is None:
         return None
-    n1, _, _, left = energies
+    n1, left = energies[0], energies[-1]
     return 0.5 * (left / n1 + TINY).log().mean()
 
 

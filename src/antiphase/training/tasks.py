@@ -211,6 +211,7 @@ class Penalised(Objective):
     def __call__(self, model: nn.Module, batch: Batch, *, epoch: int) -> tuple[Tensor, Tensor]:
         few = max(1, round(self.penalty.share * len(batch.ids)))
         inner = getattr(model, "module", model)  # not the wrapper that averages gradients
-        term = penalty_term(self.penalty, inner, Batch(*(part[:few] for part in batch)), seed=self.seed, epoch=epoch)
+        looked_at = Batch(batch.pixels[:few], batch.labels[:few], batch.ids[:few])
+        term = penalty_term(self.penalty, inner, looked_at, seed=self.seed, epoch=epoch)
         loss, correct = self.objective(model, batch, epoch=epoch)
         return loss + self.penalty.weight * term, correct

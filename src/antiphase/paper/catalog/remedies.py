@@ -61,14 +61,6 @@ from antiphase.training.config import Penalty
 LOOK, PLACES = 3, 5  # seeds of the first look; places of its ranking that are confirmed
 LOOK_IMAGES = 1  # seed of the subset that the look attacks; the confirmation has 0, as all other studies
 
-STRUCTURES: dict[str, Attention] = {
-    "V2": DifferentialV2(),
-    "no head norm": Differential(head_norm="none", out_scale="none"),
-    "DINT": Dint(),
-    "lambda below 0.5": BoundedDifferential(lambda_init=0.25, out_scale="fixed"),
-    "fewer noise heads": GroupedDifferential(ratio=2),
-    "low-rank second branch": LowRankDifferential(rank=4),
-}
 OF_BRANCHES = {
     "log-amplification": Penalty(term="amplification", weight=0.1),
     "hinge on kappa": Penalty(term="kappa", weight=0.1),
@@ -86,6 +78,18 @@ GENERIC: dict[str, dict[str, Any]] = {
     "weight decay": {"weight_decay": 1e-4},
 }
 EARLY = "early stopping"
+
+
+def structures(grid: Grid) -> dict[str, Attention]:
+    """One noise map for all heads of a layer is the fewest there can be."""
+    return {
+        "V2": DifferentialV2(),
+        "no head norm": Differential(head_norm="none", out_scale="none"),
+        "DINT": Dint(),
+        "lambda below 0.5": BoundedDifferential(lambda_init=0.25, out_scale="fixed"),
+        "one noise map": GroupedDifferential(ratio=grid.s.heads // 2),
+        "low-rank second branch": LowRankDifferential(rank=4),
+    }
 
 
 @dataclass(frozen=True)
@@ -128,14 +132,14 @@ def _with(attention: Attention) -> Callable[[Grid, int], Train]:
     return lambda grid, seed: trained(grid, attention, seed, 1)
 
 
-def remedies() -> list[Entry]:
+def remedies(grid: Grid) -> list[Entry]:
     """What is ranked."""
-    structures = [Entry("DiffViT", "structure", name, _with(attention)) for name, attention in STRUCTURES.items()]
+    changed = [Entry("DiffViT", "structure", name, _with(kind)) for name, kind in structures(grid).items()]
     penalties = [
         Entry("DiffViT", "penalty", name, _changed("DiffViT", penalty=penalty))
         for name, penalty in (OF_BRANCHES | OF_ANY).items()
     ]
-    return [*structures, *penalties]
+    return [*changed, *penalties]
 
 
 def controls(grid: Grid) -> list[Entry]:
@@ -155,8 +159,8 @@ def controls(grid: Grid) -> list[Entry]:
 
 
 def entries(grid: Grid) -> list[Entry]:
-    both = [Entry(name, "plain", name, lambda grid, seed, name=name: plain(grid, name, seed)) for name in VIT_NAMES]
-    return [*both, *remedies(), *controls(grid)]
+    both = [Entry(name, "plain", name, _changed(name)) for name in VIT_NAMES]
+    return [*both, *remedies(grid), *controls(grid)]
 
 
 # ------------------------------------------------------------------------------------------------- what is asked
@@ -231,7 +235,7 @@ def ranking(grid: Grid) -> Ranking:
         attacked = under(grid, models, grid.pgd(grid.middle), LOOK_IMAGES)
         return Recipe(trained=models, accuracy=predicted(grid, models), attacked=attacked, cost=timed(grid, models))
 
-    looked = tuple(recipe(entry.make) for entry in remedies())
+    looked = tuple(recipe(entry.make) for entry in remedies(grid))
     return Ranking(recipes=looked, beside=recipe(Grid.diffvit))
 
 
@@ -305,7 +309,7 @@ def _ranking_line(grid: Grid) -> Line:
     cell = ranking(grid)
 
     def read(answers: Answers) -> dict[str, Any]:
-        names, order = [entry.name for entry in remedies()], answers(cell)["order"]
+        names, order = [entry.name for entry in remedies(grid)], answers(cell)["order"]
         return {"text": "; ".join(names[i] for i in order), "seeds": len(look_seeds(grid))}
 
     return Line(label=Label("ranking of the first look"), reading="first to last", cells=(cell,), read=read)

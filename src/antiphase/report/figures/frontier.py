@@ -75,8 +75,8 @@ def frontier_figure(name: str, lines: Sequence[Row]) -> Figure | None:
         height=2.9,
         wide=True,
         data=columns_of_lines(drawn, COLUMNS),
-        note="Up and to the left is better; shaded: within one point of the plain DiffViT's accuracy, or above, and fooled no more "
-        "often than the plain ViT. Stars: the plain models. Crosses of thin lines are 95 % intervals over seeds and images.",
+        note="Up and to the left is better; shaded: within one point of the plain DiffViT's accuracy, or above, and fooled no "
+        "more often than the plain ViT. Stars: the plain models. Crosses of thin lines are 95 % intervals over seeds and images.",
     )
 
 
