@@ -137,6 +137,10 @@ class DifferentialAttention(TimmDiffAttention):
 
     sub_norm: Any
     qkv: Any
+    lambda_q1: Any
+    lambda_k1: Any
+    lambda_q2: Any
+    lambda_k2: Any
 
     def __init__(
         self,
@@ -299,13 +303,11 @@ class BoundedDifferentialAttention(DifferentialAttention):
     def __init__(self, width: int, diff_heads: int, *, bound: float, bias: bool = True, **options: Any) -> None:
         super().__init__(width, diff_heads, bias=bias, **options)
         self.bound = bound
-        for vector in (self.lambda_q1, self.lambda_q2):
-            assert vector is not None
-            nn.init.zeros_(vector)
+        nn.init.zeros_(self.lambda_q1)
+        nn.init.zeros_(self.lambda_q2)
 
     def _compute_lambda(self) -> Tensor:
         q1, k1, q2, k2 = self.lambda_q1, self.lambda_k1, self.lambda_q2, self.lambda_k2
-        assert q1 is not None and k1 is not None and q2 is not None and k2 is not None  # noqa: PT018 - it always learns
         start = math.log(self.lambda_init / (self.bound - self.lambda_init))
         lam: Tensor = self.bound * (start + q1 @ k1 - q2 @ k2).float().sigmoid()
         return lam

@@ -250,7 +250,11 @@ def _step_cost(run: Run, images: ImageSet, question: StepCostQuestion, base: Run
         raise InputError("a step is timed beside one of another run: give it as the base")
     seconds = step_seconds((run, base), images, rounds=question.rounds, device=device)
     own, other = np.median(seconds, axis=0).tolist()
-    return {"ratio": float(np.median(seconds[:, 0] / seconds[:, 1])), "seconds": own, "seconds_of_base": other}
+    return {
+        "ratio": float(np.median(seconds[:, 0] / seconds[:, 1])),
+        "step_seconds": own,
+        "step_seconds_of_base": other,
+    }
 
 
 MEASURES: dict[type[Question], Callable[[Run, ImageSet, Any, Run | None, Device], Content]] = {

@@ -44,7 +44,7 @@ def test_every_recipe_is_on_it_at_its_success_at_the_middle_budget_and_its_accur
     assert (round(100 * v2["value"], 6), round(100 * accuracy["value"], 6)) in at
     at, legend = drawn(confirmation)
     assert len(at) == len(legend) == 2 + 2 * PLACES
-    assert {"1  place 1", "1  control of place 1, ViT"} <= set(legend)
+    assert {"1  place 1", "1  control of place 1"} <= set(legend)
 
 
 def test_without_a_recipe_that_has_both_numbers_there_is_no_figure(rows):

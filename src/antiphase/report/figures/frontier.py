@@ -76,7 +76,8 @@ def frontier_figure(name: str, lines: Sequence[Row]) -> Figure | None:
         wide=True,
         data=columns_of_lines(drawn, COLUMNS),
         note="Up and to the left is better; shaded: within one point of the plain DiffViT's accuracy, or above, and fooled no "
-        "more often than the plain ViT. Stars: the plain models. Crosses of thin lines are 95 % intervals over seeds and images.",
+        "more often than the plain ViT. Stars: the plain models; hollow: controls, circles of a ViT and triangles of a "
+        "DiffViT. Crosses of thin lines are 95 % intervals over seeds and images.",
     )
 
 
@@ -110,7 +111,7 @@ def _kind(label: tuple[str, ...]) -> str:
 
 def _name(label: tuple[str, ...]) -> str:
     own = [part for part in label[1:] if part not in (CONFIRMED, *MARKS)]
-    return ", ".join([*own, label[0]] if own and _kind(label) == "control" else own or [label[0]])
+    return ", ".join(own) or label[0]
 
 
 def _names(spots: Sequence[Spot]) -> list[str]:
