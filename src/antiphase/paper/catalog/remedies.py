@@ -9,7 +9,7 @@ stages, so there only the seeds differ; test images are the same for all models,
 
 The selection effect, which this design removes: with twelve recipes that are all alike and a standard error of s, the best of
 twelve looks 1.6 s better than it is (the mean of the largest of twelve normal draws). Three seeds and 512 images give s of about
-two points (the plan of docs/statistics.md), so a look alone would credit a recipe that does nothing with some three and a half points.
+two points (the plan of docs/statistics.md), so a look alone would credit a recipe that does nothing with three and a half.
 
 E7 is decided by the first place alone: one recipe, one test of each criterion, nothing to correct for. The other four places are
 further readings, each with a verdict of its own, as candidates to be confirmed elsewhere. A candidate succeeds if
@@ -151,7 +151,7 @@ def controls(grid: Grid) -> list[Entry]:
         for model in VIT_NAMES
     ]
     adversarial = [
-        Entry(model, "control", f"adversarial training at {grid.eps[place]}", _attacked_in_training(model, place))
+        Entry(model, "control", f"PGD training at {grid.eps[place]}", _attacked_in_training(model, place))
         for place in (0, 1)
         for model in VIT_NAMES
     ]
