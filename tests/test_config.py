@@ -9,7 +9,7 @@ from antiphase.config import Budget, InputError, dump_yaml, fingerprint, from_pl
 from antiphase.files import read_lines, write_lines, write_whole
 from antiphase.models import Differential, Schedule, Softmax, ViTConfig
 from antiphase.models.attention_syntax import attention_text, parse_attention
-from antiphase.models.config import DifferentialV2, Dint, GroupedDifferential
+from antiphase.models.config import BoundedDifferential, DifferentialV2, Dint, GroupedDifferential, LowRankDifferential
 from antiphase.training import TrainConfig
 
 ATTENTIONS = [
@@ -22,6 +22,9 @@ ATTENTIONS = [
     DifferentialV2(),
     GroupedDifferential(),
     GroupedDifferential(ratio=1, lambda_init=0.5),
+    BoundedDifferential(),
+    BoundedDifferential(bound=0.7, lambda_init=0.6),
+    LowRankDifferential(rank=2),
     Dint(out_scale="fixed"),
     Differential(lambda_init=Schedule(a=0.9, b=0.5, c=0.1)),
 ]

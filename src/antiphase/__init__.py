@@ -44,10 +44,12 @@ if TYPE_CHECKING:
     from antiphase.measures.questions import CertificateQuestion
     from antiphase.measures.success import success_rates
     from antiphase.models import (
+        BoundedDifferential,
         Differential,
         DifferentialV2,
         Dint,
         GroupedDifferential,
+        LowRankDifferential,
         Schedule,
         Softmax,
         ViTConfig,
@@ -62,7 +64,7 @@ if TYPE_CHECKING:
     from antiphase.models.vit import build
     from antiphase.models.zero_shot import zero_shot
     from antiphase.models.zoo import zoo
-    from antiphase.training import ContrastiveConfig, TrainConfig
+    from antiphase.training import ContrastiveConfig, Penalty, TrainConfig
     from antiphase.training.clip_task import train_clip
     from antiphase.training.loop import train
 
@@ -90,6 +92,8 @@ API: dict[str, dict[str, Name]] = {
             "models", "v2 = ap.ViTConfig(patch=2, width=16, heads=2, attention=(ap.DifferentialV2(),))"
         ),
         "GroupedDifferential": Name("models", "grouped = ap.GroupedDifferential(ratio=2, lambda_init=0.8)"),
+        "BoundedDifferential": Name("models", "bounded = ap.BoundedDifferential(lambda_init=0.25, bound=0.5)"),
+        "LowRankDifferential": Name("models", "low_rank = ap.LowRankDifferential(rank=4)"),
         "Dint": Name("models", "dint = ap.Dint(lambda_init=0.8)"),
         "Schedule": Name("models", "deeper = ap.Differential(lambda_init=ap.Schedule())"),
         "ViTConfig": Name("models", "diffvit = ap.ViTConfig(patch=2, width=16, heads=2, attention=(attention,))"),
@@ -119,6 +123,9 @@ API: dict[str, dict[str, Name]] = {
         ),
     },
     "Training": {
+        "Penalty": Name(
+            "training", 'penalised = ap.TrainConfig(epochs=2, penalty=ap.Penalty(term="noise-change", weight=0.1))'
+        ),
         "TrainConfig": Name("training", "training = ap.TrainConfig(epochs=2)"),
         "ContrastiveConfig": Name("training", "clip_training = ap.ContrastiveConfig(epochs=2)"),
         "train": Name(
@@ -191,6 +198,7 @@ __all__ = [
     "L2",
     "PGD",
     "AutoAttack",
+    "BoundedDifferential",
     "CLIPConfig",
     "CertificateQuestion",
     "ContrastiveConfig",
@@ -200,8 +208,10 @@ __all__ = [
     "GroupedDifferential",
     "ImageSet",
     "Linf",
+    "LowRankDifferential",
     "MinimalL2",
     "Patch",
+    "Penalty",
     "Run",
     "Schedule",
     "Softmax",

@@ -90,6 +90,18 @@ class Names(tuple[str, ...]):
         return ",".join(self)
 
 
+def split_options(text: str, what: str) -> tuple[str, dict[str, str]]:
+    """A word of the command line that has options, "kind:key=value,...": its kind, and the options as they were written."""
+    kind, _, options = text.partition(":")
+    written = {}
+    for option in filter(None, options.split(",")):
+        key, equals, value = option.partition("=")
+        if not equals:
+            raise InputError(f"{what} option {option!r} needs a value: write {key}=...")
+        written[key] = value
+    return kind, written
+
+
 def check_fields(config: Any, /, **least: float) -> None:
     """Every field of a config has its type, every number is finite, and no named one is below its least value."""
     kind: Any = type(config)
@@ -204,8 +216,11 @@ def stored_name(field: dataclasses.Field[Any]) -> str:
 
 
 def to_plain(value: Any) -> Any:
-    """Dataclasses become mappings tagged with their class name under "kind", tuples lists, paths strings."""
+    """Dataclasses become mappings tagged with their class name under "kind", tuples lists, paths strings. A large one
+    may stand there by its key (`Keyed.named_by_key`)."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        if getattr(value, "named_by_key", False):
+            return {"kind": type(value).__name__, "key": getattr(value, "key")}  # noqa: B009 - of what store.py calls Keyed
         plain = {stored_name(f): to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"kind": type(value).__name__, **plain}
     if isinstance(value, Mapping):

@@ -211,15 +211,17 @@ def _text(path: Path) -> str:
 # ------------------------------------------------------------------------------------------------- keys
 
 
-def essence(value: Any) -> Any:
+def essence(value: Any, *, inner: bool = False) -> Any:
     """A config as plain values without the fields that stand at their defaults: a key made of it stays when a config gains
-    a field."""
+    a field. `inner`: as part of another one, where a large one stands by its own key."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        if inner and getattr(value, "named_by_key", False):
+            return to_plain(value)
         fields = [f for f in dataclasses.fields(value) if not _at_default(f, value)]
-        kept = {stored_name(f): essence(getattr(value, f.name)) for f in fields}
+        kept = {stored_name(f): essence(getattr(value, f.name), inner=True) for f in fields}
         return {"kind": type(value).__name__, **kept}
     if isinstance(value, list | tuple):
-        return [essence(v) for v in value]
+        return [essence(v, inner=True) for v in value]
     return to_plain(value)
 
 
@@ -243,15 +245,20 @@ class Keyed:
     """A frozen dataclass that has a key: it changes with anything the config says."""
 
     FORMAT: ClassVar[int] = 1  # raised when the same config would be answered differently
+    named_by_key: ClassVar[bool] = False  # it is large: other configs, and its own row, have its key in its place
 
     @cached_property
     def key(self) -> str:
-        return _key_of(self)
+        return _fingerprint(self) if self.named_by_key else _key_of(self)  # the hash of the former is its key
 
 
 @lru_cache(maxsize=100_000)
 def _key_of(config: Keyed) -> str:
     """Equal configs are made again and again, and a hash costs far less than a fingerprint."""
+    return _fingerprint(config)
+
+
+def _fingerprint(config: Keyed) -> str:
     return fingerprint_of_plain({"format": config.FORMAT, "cell": essence(config)})
 
 

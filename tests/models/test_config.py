@@ -5,7 +5,7 @@ import pytest
 from antiphase.config import InputError, fingerprint, from_plain, to_plain
 from antiphase.models import Differential, Softmax, ViTConfig
 from antiphase.models.clip_config import TextConfig
-from antiphase.models.config import DifferentialV2, Dint, GroupedDifferential
+from antiphase.models.config import BoundedDifferential, DifferentialV2, Dint, GroupedDifferential, LowRankDifferential
 from antiphase.models.vit import build
 from tests.models.small_models import CIFAR
 
@@ -30,6 +30,13 @@ from tests.models.small_models import CIFAR
             "heads=7 of differential-v2 does not divide width=192",
         ),
         (lambda: ViTConfig(attention=(GroupedDifferential(ratio=2),)), "ratio=2 does not divide diff_heads=3"),
+        (lambda: ViTConfig(attention=(BoundedDifferential(lambda_init=0.5),)), "between 0 and bound=0.5"),
+        (lambda: BoundedDifferential(bound=0.0), "bound=0.0 must be greater than 0"),
+        (lambda: BoundedDifferential(learned=False), "a fixed lambda needs none"),
+        (
+            lambda: ViTConfig(width=16, heads=4, attention=(LowRankDifferential(rank=5),)),
+            "rank=5 is above the width of a map, 4",
+        ),
         (lambda: TextConfig(attention=(Dint(),)), "a text tower must not see the words that follow"),
         (lambda: Differential(lambda_init=float("nan")), "nan"),
         (lambda: build(ViTConfig(patch=5), **CIFAR), "patch=5"),

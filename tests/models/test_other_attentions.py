@@ -1,4 +1,4 @@
-"""V2, grouped differential attention and DINT against direct transcriptions of their equations, head by head."""
+"""V2, grouped, bounded, low-rank differential attention and DINT against transcriptions of their equations, head by head."""
 
 import math
 
@@ -9,14 +9,25 @@ from antiphase.config import InputError
 from antiphase.models import Differential, Schedule, ViTConfig
 from antiphase.models.adapters import check, read
 from antiphase.models.attention import (
+    BoundedDifferentialAttention,
     DifferentialAttention,
     DifferentialAttentionV2,
     DintAttention,
     GroupedDifferentialAttention,
+    LowRankDifferentialAttention,
+    has_first_token,
+    lambdas,
 )
 from antiphase.models.clip import CLIP
 from antiphase.models.clip_config import CLIPConfig, TextConfig, VisionConfig
-from antiphase.models.config import DifferentialV2, Dint, GroupedDifferential, Softmax
+from antiphase.models.config import (
+    BoundedDifferential,
+    DifferentialV2,
+    Dint,
+    GroupedDifferential,
+    LowRankDifferential,
+    Softmax,
+)
 from antiphase.models.fast_path import fast_path
 from antiphase.models.taps import taps
 from antiphase.models.vit import build
@@ -113,13 +124,64 @@ def test_dint_is_its_equations(x):
         layer(x, is_causal=True)
 
 
+def test_bounded_lambda_is_its_equation_and_begins_where_it_is_told(x):
+    """lambda = bound sigmoid(logit(lambda_init / bound) + lq1.lk1 - lq2.lk2); all else is the differential layer."""
+    torch.manual_seed(0)
+    options = OPTIONS | {"lambda_init": 0.2}
+    layer = BoundedDifferentialAttention(WIDTH, 2, bound=0.5, **options)
+    assert float(layer._compute_lambda()) == pytest.approx(0.2)
+    sharp(layer)
+    for sign in (-1, 1):  # however far its vectors go
+        with torch.no_grad():
+            layer.lambda_q1.copy_(sign * 100 * layer.lambda_k1)
+        assert 0 <= float(layer._compute_lambda()) <= 0.5
+    with torch.no_grad():
+        layer.lambda_q1.copy_(0.7 * layer.lambda_k2)
+        layer.lambda_q2.copy_(0.3 * layer.lambda_k1)
+    moved = math.log(0.2 / 0.3) + float(layer.lambda_q1 @ layer.lambda_k1) - float(layer.lambda_q2 @ layer.lambda_k2)
+    lam = 0.5 / (1 + math.exp(-moved))
+    assert float(layer._compute_lambda()) == pytest.approx(lam, rel=1e-6)
+    fixed = DifferentialAttention(WIDTH, 2, **(options | {"learned": False, "lambda_init": lam})).double()
+    fixed.load_state_dict(layer.state_dict(), strict=False)
+    assert torch.allclose(layer(x), fixed(x), atol=1e-6)  # lambda is a float32
+
+
+def test_low_rank_attention_is_its_equations(x):
+    """Wq2 = Wq1 + Bq Aq and Wk2 = Wk1 + Bk Ak, head by head; biases are the signal's."""
+    torch.manual_seed(0)
+    heads, rank = 2, 3
+    d = WIDTH // heads // 2
+    layer = LowRankDifferentialAttention(WIDTH, heads, rank=rank, **OPTIONS)
+    maps = read(layer.double(), x)
+    assert torch.equal(maps.signal, maps.noise)  # B begins at 0
+    with torch.no_grad():
+        layer.high.normal_(std=0.5)
+    sharp(layer)
+    wq, wk, wv = layer.qkv.weight.split([heads * d, heads * d, WIDTH])
+    bq, bk, bv = layer.qkv.bias.split([heads * d, heads * d, WIDTH])
+    low_q, low_k = layer.low.weight.view(2, heads, rank, WIDTH)
+    lam = (layer.lambda_q1 @ layer.lambda_k1).exp() - (layer.lambda_q2 @ layer.lambda_k2).exp() + 0.8
+    columns = []
+    for i in range(heads):
+        s, v = slice(i * d, (i + 1) * d), slice(2 * i * d, 2 * (i + 1) * d)
+        a1 = softmax_map(x[0] @ wq[s].T + bq[s], x[0] @ wk[s].T + bk[s])
+        wq2, wk2 = wq[s] + layer.high[0, i] @ low_q[i], wk[s] + layer.high[1, i] @ low_k[i]
+        assert torch.linalg.matrix_rank(wq2 - wq[s]) == rank
+        a2 = softmax_map(x[0] @ wq2.T + bq[s], x[0] @ wk2.T + bk[s])
+        columns.append(0.2 * rms((a1 - lam * a2) @ (x[0] @ wv[v].T + bv[v]), layer.sub_norm.weight))
+    expected = torch.cat(columns, dim=-1) @ layer.proj.weight.T + layer.proj.bias
+    assert torch.allclose(layer(x)[0], expected, atol=1e-6)  # lambda is a float32
+
+
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("kind", ["v2", "grouped", "dint"])
+@pytest.mark.parametrize("kind", ["v2", "grouped", "bounded", "low-rank", "dint"])
 def test_the_explicit_path_gives_the_layers_own_output(kind, causal, x):
     torch.manual_seed(0)
     layer = {
         "v2": lambda: DifferentialAttentionV2(WIDTH, 3),
         "grouped": lambda: GroupedDifferentialAttention(WIDTH, 4, ratio=4, **OPTIONS),
+        "bounded": lambda: BoundedDifferentialAttention(WIDTH, 2, bound=0.9, **OPTIONS),
+        "low-rank": lambda: LowRankDifferentialAttention(WIDTH, 2, rank=2, **OPTIONS),
         "dint": lambda: DintAttention(WIDTH, 2, **OPTIONS),
     }[kind]()
     if kind == "dint" and causal:
@@ -152,7 +214,30 @@ def test_the_schedule_of_index_base_minus_one_is_motifs():
     assert [layer.gain for layer in layers] == pytest.approx([1.00991528, 0.8])
 
 
-KINDS = {"v2": DifferentialV2(), "grouped": GroupedDifferential(ratio=2), "dint": Dint()}
+KINDS = {
+    "v2": DifferentialV2(),
+    "grouped": GroupedDifferential(ratio=2),
+    "bounded": BoundedDifferential(),
+    "low-rank": LowRankDifferential(rank=2),
+    "dint": Dint(),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_fast_path_knows_every_layer_but_dint(kind):
+    """In float64 the class token's logits agree to 1e-12, with weights for which maps and branches differ."""
+    sizes = {"patch": 4, "width": 16, "heads": 4}
+    model = build(ViTConfig(**sizes, attention=(KINDS[kind],)), shape=(1, 8, 8), classes=10).double().eval()
+    layer = model.model.blocks[0].attn
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    pixels = torch.rand(3, 1, 8, 8, dtype=DOUBLE)
+    assert has_first_token(layer) is (kind != "dint")
+    whole = model(pixels)
+    with fast_path(model):
+        assert torch.allclose(model(pixels), whole, atol=1e-12)
+    assert all(0 < value < 0.5 for value in lambdas(model).values()) or kind != "bounded"
 
 
 @pytest.mark.parametrize("kind", KINDS)

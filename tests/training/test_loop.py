@@ -16,7 +16,7 @@ from antiphase.measures.success import accuracy
 from antiphase.models import Softmax, ViTConfig
 from antiphase.models.clip import CLIP
 from antiphase.models.run import Run, read_tensors
-from antiphase.training import ContrastiveConfig, TrainConfig
+from antiphase.training import ContrastiveConfig, Penalty, TrainConfig
 from antiphase.training.loop import Diverged, Learner, make_optimizer, train
 from tests.training.small_clip import SMALL_CLIP
 from tests.training.small_vit import SHORT, SMALL
@@ -35,8 +35,10 @@ def test_the_same_config_and_seed_give_the_same_bits(digits, tmp_path):
         SHORT,
         TrainConfig(epochs=2, augment="crop-flip", schedule="cosine", label_smoothing=0.1),
         TrainConfig(epochs=2, adv_eps="8/255", adv_steps=2, clean_share=0.25),
+        TrainConfig(epochs=2, noise=0.1, penalty=Penalty(term="noise-change", share=0.25)),
+        TrainConfig(epochs=2, penalty=Penalty(term="attack-change", share=0.1)),
     ],
-    ids=["plain", "augmented", "adversarial"],
+    ids=["plain", "augmented", "adversarial", "noise", "attack"],
 )
 def test_a_run_cut_off_in_the_middle_of_an_epoch_ends_with_the_same_bits(digits, tmp_path, config, pull_the_plug):
     """Checkpoints after every step, the plug pulled after step 15 of 24 and after step 3 of what was left."""

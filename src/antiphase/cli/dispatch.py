@@ -32,6 +32,8 @@ from antiphase.files import require_text
 from antiphase.models.attention_syntax import SYNTAX, attention_text, parse_attention
 from antiphase.models.config import Attention
 from antiphase.scales import SCALES
+from antiphase.training import penalty_syntax
+from antiphase.training.config import Penalty
 
 NO_MEMORY = "this needs more memory than there is: choose a smaller model, smaller images or a smaller batch"
 SHARED = ("attack", "measure", "eval", "audit")  # by the processes that torchrun started
@@ -230,6 +232,13 @@ WORDS = (
         parse_attention,
         Attention,
         attention_text,
+    ),
+    Word(
+        lambda kind: set(typing.get_args(kind)) == {Penalty, types.NoneType},
+        penalty_syntax.SYNTAX,
+        penalty_syntax.parse_penalty,
+        Penalty | types.NoneType,
+        penalty_syntax.penalty_text,
     ),
 )
 

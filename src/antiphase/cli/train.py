@@ -22,6 +22,7 @@ EXAMPLES = """\
   antiphase train --out runs/diffvit --attention differential --epochs 30
   antiphase train --out runs/c10 --scale cpu --attention differential:lambda_init=0.5,out_scale=fixed
   antiphase train --out runs/v2 --attention differential-v2
+  antiphase train --out runs/calm --attention differential --penalty noise-change:weight=0.3
   antiphase train --out runs/mixed --depth 2 --attention softmax differential
   antiphase train --out runs/from-file --config run.yaml --tensorboard
   antiphase train --out runs/robust --config runs/vit/run.json --start-from runs/vit --adv-eps 8/255

@@ -32,11 +32,11 @@ from antiphase.runtime import at_rest
 
 
 class SoftmaxMap(NamedTuple):
-    """A softmax map and what it was made from."""
+    """A softmax map and what it was made from; or its first R rows."""
 
-    q: Tensor  # (B, h, N, d)
+    q: Tensor  # (B, h, R, d)
     k: Tensor  # (B, h, N, d)
-    a: Tensor  # (B, h, N, N)
+    a: Tensor  # (B, h, R, N)
     wq: Tensor  # (h, d, D)
     wk: Tensor  # (h, d, D)
 
@@ -73,9 +73,10 @@ def local_inner(b: SoftmaxMap, c: SoftmaxMap) -> Tensor:
 
 
 def local_rows(b: SoftmaxMap, c: SoftmaxMap) -> Tensor:
-    """d <J_b, J_c>_F row by row: (B, h, N). Masked entries drop out by themselves."""
+    """d <J_b, J_c>_F row by row: (B, h, R). Masked entries drop out by themselves."""
     q, k, a, wq, wk = b
     r, p, e, vq, vk = c
+    rows = q.shape[-2]
     keys, queries = wk @ vk.mT, wq @ vq.mT  # (h, d, d): every D-wide product below goes through one of these
     first, second = wq @ vk.mT, vq @ wk.mT
     w = a * e
@@ -93,9 +94,9 @@ def local_rows(b: SoftmaxMap, c: SoftmaxMap) -> Tensor:
     )
     from_c, from_b = r @ first.mT, q @ second.mT  # (B, h, N, d)
     both = (
-        diagonal_w * _dot(k - k_mean, from_c)
+        diagonal_w * _dot(k[..., :rows, :] - k_mean, from_c)
         - diagonal_e * _dot(k_weighed - s[..., None] * k_mean, from_c)
-        + diagonal_w * _dot(p - p_mean, from_b)
+        + diagonal_w * _dot(p[..., :rows, :] - p_mean, from_b)
         - diagonal_a * _dot(p_weighed - s[..., None] * p_mean, from_b)
     )
     return through_queries + through_keys + both

@@ -192,6 +192,36 @@ class FocusQuestion(_Perturbed):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MixedChangeQuestion(_Perturbed):
+    """How much of the mixed values (A1 - lambda A2) V changes, relative to their size, under noise and under attack."""
+
+    kind: ClassVar[str] = "mixed change"
+    shared: ClassVar[bool] = True
+    perturbations: Names = Names("sign,pgd")
+
+    @property
+    def title(self) -> str:
+        return f"change of mixed values at {self.eps}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepCostQuestion(Question):
+    """What does a training step of the run cost beside one of the base? Timed in turns on images that it learned from."""
+
+    kind: ClassVar[str] = "step cost"
+    folder: ClassVar[str] = "measures"
+    rounds: int = 20  # steps of each that are counted
+    seed: Suppress[int] = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self, rounds=1)
+
+    @property
+    def work(self) -> Work:
+        return Work(per_image=BACKWARD * 2.0 * self.rounds / 4)
+
+
+@dataclass(frozen=True, kw_only=True)
 class CaptionCorrelationQuestion(Question):
     """Do the two maps of a text tower look alike on short and long captions, and move alike when a word is inserted?"""
 

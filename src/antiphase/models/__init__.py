@@ -2,10 +2,12 @@
 
 from antiphase.models.config import (
     Attention,
+    BoundedDifferential,
     Differential,
     DifferentialV2,
     Dint,
     GroupedDifferential,
+    LowRankDifferential,
     Schedule,
     Softmax,
     ViTConfig,
@@ -13,10 +15,12 @@ from antiphase.models.config import (
 
 __all__ = [
     "Attention",
+    "BoundedDifferential",
     "Differential",
     "DifferentialV2",
     "Dint",
     "GroupedDifferential",
+    "LowRankDifferential",
     "Schedule",
     "Softmax",
     "ViTConfig",

@@ -5,8 +5,9 @@ B batch, N tokens, D width, h differential heads, d = D / 2h
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -17,7 +18,15 @@ from timm.layers.attention import maybe_add_mask, resolve_self_attn_mask
 from torch import Tensor, nn
 
 from antiphase.config import InputError
-from antiphase.models.config import Attention, Differential, DifferentialV2, Dint, GroupedDifferential
+from antiphase.models.config import (
+    Attention,
+    BoundedDifferential,
+    Differential,
+    DifferentialV2,
+    Dint,
+    GroupedDifferential,
+    LowRankDifferential,
+)
 
 if TYPE_CHECKING:
     from antiphase.models.foreign_layers import AttentionParts
@@ -43,6 +52,13 @@ class Heads:
     )
     # a token is a function of one product with that token's input
     integral: bool = False  # lambda times the mean of A1's rows is added to every row (DINT)
+
+    @property
+    def at_first_token(self) -> Heads:
+        """The same call, looked at for the first token alone: one query, and the keys and values of all."""
+        lam = self.lam if self.lam is None or self.lam.dim() != 4 else self.lam[:, :, :1]
+        gate = None if self.gate is None else (self.gate[0][..., :1], self.gate[1])
+        return replace(self, q=self.q[..., :1, :], lam=lam, gate=gate)
 
 
 @dataclass(frozen=True)
@@ -121,6 +137,10 @@ class DifferentialAttention(TimmDiffAttention):
 
     sub_norm: Any
     qkv: Any
+    lambda_q1: Any
+    lambda_k1: Any
+    lambda_q2: Any
+    lambda_k2: Any
 
     def __init__(
         self,
@@ -143,7 +163,8 @@ class DifferentialAttention(TimmDiffAttention):
     @classmethod
     def replacing(cls, softmax: AttentionParts, value: Differential, diff_heads: int, layer: int, depth: int) -> Self:
         """The differential twin of a softmax layer: the same projections, read as two maps per head."""
-        more: dict[str, Any] = {"ratio": value.ratio} if isinstance(value, GroupedDifferential) else {}
+        shared = {field.name for field in fields(Differential)}
+        more: dict[str, Any] = {f.name: getattr(value, f.name) for f in fields(value) if f.name not in shared}
         twin = cls(
             softmax.width,
             diff_heads,
@@ -163,6 +184,15 @@ class DifferentialAttention(TimmDiffAttention):
     def take(self, parts: AttentionParts) -> None:
         """Work with the projections of a softmax layer."""
         self.qkv, self.proj = parts.qkv, parts.proj
+
+    def _take_rows(self, parts: AttentionParts, chosen: Tensor) -> None:
+        """Copies of these rows of the projections of a softmax layer, for layers with fewer of them."""
+        assert isinstance(parts.qkv, nn.Linear)
+        with torch.no_grad():
+            self.qkv.weight.copy_(parts.qkv.weight[chosen])
+            if parts.qkv.bias is not None:
+                self.qkv.bias.copy_(parts.qkv.bias[chosen])
+        self.proj = parts.proj
 
     def _compute_lambda(self) -> Tensor:
         if self.learned:
@@ -244,13 +274,7 @@ class GroupedDifferentialAttention(DifferentialAttention):
         heads, d = self.num_heads, self.head_dim
         rows = torch.arange(2 * heads * d).view(heads, 2, d)
         kept = torch.cat([rows[:, 0].flatten(), rows[:: self.ratio, 1].flatten()])
-        chosen = torch.cat([kept, 2 * heads * d + kept, torch.arange(4 * heads * d, 6 * heads * d)])
-        assert isinstance(parts.qkv, nn.Linear)
-        with torch.no_grad():
-            self.qkv.weight.copy_(parts.qkv.weight[chosen])
-            if parts.qkv.bias is not None:
-                self.qkv.bias.copy_(parts.qkv.bias[chosen])
-        self.proj = parts.proj
+        self._take_rows(parts, torch.cat([kept, 2 * heads * d + kept, torch.arange(4 * heads * d, 6 * heads * d)]))
 
     def _both(self, rows: Tensor) -> Tensor:
         """Signal and noise maps' parts (maps, ...) -> (h, 2, ...), each noise part repeated for the heads that share it"""
@@ -267,6 +291,62 @@ class GroupedDifferentialAttention(DifferentialAttention):
         rows: Any = self.qkv.weight
         wq, wk, _ = rows.split([self.maps_width, self.maps_width, self.width])
         wq, wk = (self._both(w.unflatten(0, (-1, self.head_dim))) for w in (wq, wk))
+        return wq, wk
+
+
+class BoundedDifferentialAttention(DifferentialAttention):
+    """Differential attention with lambda in (0, bound), whatever is learned.
+
+    lambda = bound sigmoid(logit(lambda_init / bound) + lq1.lk1 - lq2.lk2); lq1 = lq2 = 0 at first.
+    """
+
+    def __init__(self, width: int, diff_heads: int, *, bound: float, bias: bool = True, **options: Any) -> None:
+        super().__init__(width, diff_heads, bias=bias, **options)
+        self.bound = bound
+        nn.init.zeros_(self.lambda_q1)
+        nn.init.zeros_(self.lambda_q2)
+
+    def _compute_lambda(self) -> Tensor:
+        q1, k1, q2, k2 = self.lambda_q1, self.lambda_k1, self.lambda_q2, self.lambda_k2
+        start = math.log(self.lambda_init / (self.bound - self.lambda_init))
+        lam: Tensor = self.bound * (start + q1 @ k1 - q2 @ k2).float().sigmoid()
+        return lam
+
+
+class LowRankDifferentialAttention(DifferentialAttention):
+    """Differential attention whose noise map has the signal's queries and keys, plus a difference of low rank.
+
+    Wq2 = Wq1 + Bq Aq and Wk2 = Wk1 + Bk Ak of every head, with the signal's biases. The rows of `qkv` are queries and keys of
+    the h signal maps and the values; those of `low` are Aq and Ak, and `high` holds Bq and Bk: (2, h, d, rank).
+    """
+
+    def __init__(self, width: int, diff_heads: int, *, rank: int, bias: bool = True, **options: Any) -> None:
+        super().__init__(width, diff_heads, bias=bias, **options)
+        self.rank, self.width = rank, width
+        self.maps_width = diff_heads * self.head_dim  # of all signal queries, and of all signal keys
+        self.qkv = nn.Linear(width, 2 * self.maps_width + width, bias=bias)
+        self.low = nn.Linear(width, 2 * diff_heads * rank, bias=False)
+        self.high = nn.Parameter(torch.zeros(2, diff_heads, self.head_dim, rank))
+
+    def take(self, parts: AttentionParts) -> None:
+        """The rows that this layer has a place for: of queries and keys those of the signal maps, every second softmax head's."""
+        heads, d = self.num_heads, self.head_dim
+        signal = torch.arange(2 * heads * d).view(heads, 2, d)[:, 0].flatten()
+        self._take_rows(parts, torch.cat([signal, 2 * heads * d + signal, torch.arange(4 * heads * d, 6 * heads * d)]))
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = self.qkv(x).split([self.maps_width, self.maps_width, self.width], dim=-1)
+        q, k = (t.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for t in (q, k))  # (B, h, N, d)
+        low = self.low(x).unflatten(-1, (2, self.num_heads, self.rank)).permute(2, 0, 3, 1, 4)  # (2, B, h, N, rank)
+        q, k = (torch.stack([t, t + part @ high.mT], dim=2) for t, part, high in zip((q, k), low, self.high))
+        return self.q_norm(q), self.k_norm(k), v.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    @property
+    def query_key_weights(self) -> tuple[Tensor, Tensor]:
+        rows: Any = self.qkv.weight
+        signal = rows[: 2 * self.maps_width].view(2, self.num_heads, self.head_dim, -1)
+        noise = signal + self.high @ self.low.weight.view(2, self.num_heads, self.rank, -1)
+        wq, wk = torch.stack([signal, noise], dim=2)
         return wq, wk
 
 
@@ -383,6 +463,8 @@ def differential_twin(
     kinds: dict[type[Attention], type[DifferentialAttention]] = {
         Differential: DifferentialAttention,
         GroupedDifferential: GroupedDifferentialAttention,
+        BoundedDifferential: BoundedDifferentialAttention,
+        LowRankDifferential: LowRankDifferentialAttention,
         Dint: DintAttention,
     }
     assert isinstance(value, Differential)
@@ -410,11 +492,16 @@ def _broadcast_lambda(lam: Tensor, signal: Tensor) -> Tensor:
     return lam
 
 
+_PAIRED = (DifferentialAttention, BoundedDifferentialAttention)  # their projections hold a pair of maps for every head
+_BY_MAP = (GroupedDifferentialAttention, LowRankDifferentialAttention, DifferentialAttentionV2)
+
+
 def has_first_token(module: Any) -> bool:
-    """`first_token` knows how to do without the others for this layer."""
-    if type(module) not in (TimmAttention, DifferentialAttention):
+    """`first_token` knows how to do without the others for this layer; not for DINT, whose mean is over all of them."""
+    if type(module) not in (TimmAttention, *_PAIRED, *_BY_MAP):
         return False
-    plain = [module.q_norm, module.k_norm, module.norm, module.proj_drop, module.attn_drop]
+    names = ("q_norm", "k_norm", "norm", "proj_drop", "attn_drop")
+    plain = [getattr(module, name) for name in names if hasattr(module, name)]
     gate = getattr(module, "gate", None)
     return gate is None and all(isinstance(m, nn.Identity) or getattr(m, "p", None) == 0 for m in plain)
 
@@ -425,6 +512,8 @@ def first_token(module: Any, x: Tensor) -> Tensor:
     One query needs no keys and no values of its own: q (W_k x) = (q W_k) x and A (x W_v) = (A x) W_v, so both projections
     act on one row per head instead of N. The bias of the keys shifts all scores of the query alike and softmax does not see it.
     """
+    if isinstance(module, _BY_MAP):
+        return _first_token_by_map(module, x)
     batch, _, width = x.shape
     two = isinstance(module, DifferentialAttention)
     heads, d = module.num_heads, module.head_dim  # a differential head has two maps and values of width 2d
@@ -440,6 +529,23 @@ def first_token(module: Any, x: Tensor) -> Tensor:
     if b_v is not None:
         mixed = mixed + maps.sum(dim=-1, keepdim=True) * b_v.view(heads, -1)
     out: Tensor = module.finish(mixed[:, :, None]) if two else module.proj(mixed.flatten(1)[:, None])
+    return out
+
+
+def _first_token_by_map(module: Any, x: Tensor) -> Tensor:
+    """The same for layers whose projections hold no pair of maps for every head: by the weights of each map."""
+    q, _, _ = module.project(x[:, :1])  # (B, h, 2, 1, d)
+    _, w_k = module.query_key_weights  # (h, 2, d, D)
+    width, heads, d = x.shape[-1], module.num_heads, q.shape[-1]
+    looking = torch.einsum("bhmd,hmdw->bhmw", q[:, :, :, 0] * d**-0.5, w_k)
+    signal, noise = (looking @ x.mT[:, None]).softmax(dim=-1).unbind(2)  # (B, h, N)
+    lam = module.lam(x[:, :1])[..., 0] if isinstance(module, DifferentialAttentionV2) else module._compute_lambda()
+    maps = signal - lam.to(x.dtype) * noise
+    w_v = module.qkv.weight[-width:].view(heads, -1, width)
+    mixed = torch.einsum("bhw,hew->bhe", maps @ x, w_v)
+    if module.qkv.bias is not None:
+        mixed = mixed + maps.sum(dim=-1, keepdim=True) * module.qkv.bias[-width:].view(heads, -1)
+    out: Tensor = module.finish(mixed[:, :, None])
     return out
 
 

@@ -6,13 +6,15 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from antiphase.config import InputError, from_plain
+from antiphase.config import InputError, from_plain, split_options
 from antiphase.models.config import (
     Attention,
+    BoundedDifferential,
     Differential,
     DifferentialV2,
     Dint,
     GroupedDifferential,
+    LowRankDifferential,
     Schedule,
     Softmax,
 )
@@ -22,24 +24,22 @@ KINDS: dict[str, type[Attention]] = {
     "differential": Differential,
     "differential-v2": DifferentialV2,
     "grouped": GroupedDifferential,
+    "bounded": BoundedDifferential,
+    "low-rank": LowRankDifferential,
     "dint": Dint,
 }
+WHOLE = {"ratio": "of heads that share a noise map", "rank": "of the difference of the two branches"}
 SYNTAX = f"{'|'.join(KINDS)}[:key=value,...]"
 
 
 def parse_attention(text: str) -> Attention:
     """The attention that a word names; lambda_init is a number, 0.2/0.4/... (one per layer), schedule or schedule/a/b/c/base."""
-    kind, _, options = text.partition(":")
+    kind, options = split_options(text, "attention")
     if kind not in KINDS:
         raise InputError(f"attention {text!r} is not known: write {SYNTAX}")
     if options and not fields(KINDS[kind]):
         raise InputError(f"attention {kind} has no options: write {kind} alone")
-    plain: dict[str, Any] = {}
-    for option in filter(None, options.split(",")):
-        key, equals, value = option.partition("=")
-        if not equals:
-            raise InputError(f"attention option {option!r} needs a value: write {key}=...")
-        plain[key] = _value(key, value)
+    plain = {key: _value(key, value) for key, value in options.items()}
     return from_plain(KINDS[kind], plain, where="attention")
 
 
@@ -48,9 +48,9 @@ def _value(key: str, text: str) -> Any:
         if text not in ("true", "false"):
             raise InputError(f"attention learned={text!r}: it takes true or false")
         return text == "true"
-    if key == "ratio":
+    if key in WHOLE:
         if not text.isdecimal():
-            raise InputError(f"attention ratio={text!r}: it takes a whole number, of heads that share a noise map")
+            raise InputError(f"attention {key}={text!r}: it takes a whole number, {WHOLE[key]}")
         return int(text)
     if key != "lambda_init":
         return text

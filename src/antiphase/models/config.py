@@ -98,6 +98,43 @@ class GroupedDifferential(Differential):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BoundedDifferential(Differential):
+    """Differential attention with lambda = bound sigmoid(logit(lambda_init / bound) + lq1.lk1 - lq2.lk2), in (0, bound); lq1 and
+    lq2 begin at 0, so lambda begins at lambda_init exactly. A bound below 1 keeps kappa = lambda rho below rho."""
+
+    lambda_init: float | tuple[float, ...] | Schedule = 0.25
+    bound: float = 0.5  # lambda stays below
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.bound > 0:
+            raise InputError(f"bound={self.bound} must be greater than 0")
+        if not self.learned:
+            raise InputError("learned=false with a bound: a fixed lambda needs none; use differential")
+
+    def init_at(self, layer: int, depth: int) -> float:
+        start = super().init_at(layer, depth)
+        if not 0 < start < self.bound:
+            raise InputError(
+                f"lambda_init={start:g} in layer {layer} must lie between 0 and bound={self.bound:g}, both left out"
+            )
+        return start
+
+
+@dataclass(frozen=True, kw_only=True)
+class LowRankDifferential(Differential):
+    """Differential attention whose second branch is the first with a difference of low rank: Wq2 = Wq1 + Bq Aq of every head,
+    Bq of d x rank and Aq of rank x D, and the same for keys. B begins at 0, so A2 = A1: at first everything is common-mode.
+    """
+
+    rank: int = 4  # of the difference, at most the width of a map
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_fields(self, rank=1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Dint(Differential):
     """A1 - lambda A2 + lambda M, each row of M the mean of A1's rows, so that rows sum to 1 (DINT); then norm and gain."""
 
@@ -109,7 +146,9 @@ class DifferentialV2:
     """
 
 
-Attention = Softmax | Differential | GroupedDifferential | Dint | DifferentialV2
+Attention = (
+    Softmax | Differential | GroupedDifferential | BoundedDifferential | LowRankDifferential | Dint | DifferentialV2
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +201,11 @@ class Tower:
             raise InputError(
                 f"ratio={layer.ratio} does not divide diff_heads={self.effective_diff_heads}: so many heads share a noise map"
             )
+        if isinstance(layer, LowRankDifferential) and layer.rank > self.width // (2 * self.effective_diff_heads):
+            raise InputError(
+                f"rank={layer.rank} is above the width of a map, {self.width // (2 * self.effective_diff_heads)}: "
+                "the difference would not be of low rank"
+            )
 
     @property
     def least_parameters(self) -> int:
@@ -198,6 +242,8 @@ TITLES: dict[type[Attention], str] = {  # of a model with this attention, given 
     Softmax: "{}",
     Differential: "Diff{}",
     GroupedDifferential: "grouped Diff{}",
+    BoundedDifferential: "bounded Diff{}",
+    LowRankDifferential: "low-rank Diff{}",
     Dint: "DINT {}",
     DifferentialV2: "Diff{} V2",
 }

@@ -53,13 +53,22 @@ def _untouched(module: nn.Module) -> bool:
     return not hooked and "forward" not in vars(module)
 
 
+def read_at_class_token(model: nn.Module) -> set[nn.Module]:
+    """The attention layers of plain timm ViTs of whose output nothing but the class token is read: the last ones."""
+    vits = (vit for vit in model.modules() if isinstance(vit, VisionTransformer))
+    return {vit.blocks[-1].attn for vit in vits if _reads_class_token_only(vit)}
+
+
 def _takes_class_token_only(vit: Any) -> bool:
+    return _reads_class_token_only(vit) and _untouched(vit.blocks[-1])
+
+
+def _reads_class_token_only(vit: Any) -> bool:
     """Whether nothing but the class token of the last block is read, and that block is a plain one."""
     block = vit.blocks[-1]
     plain = [block.ls1, block.ls2, block.drop_path1, block.drop_path2, vit.fc_norm] if type(block) is Block else []
     return (
         bool(plain)
-        and _untouched(block)
         and vit.global_pool == "token"
         and vit.attn_pool is None
         and all(isinstance(m, nn.Identity) for m in plain)

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from antiphase.config import InputError
 from antiphase.models.adapters import adapter_of, read
-from antiphase.models.attention import Branches
+from antiphase.models.attention import Branches, branches
+from antiphase.models.fast_path import read_at_class_token
 from antiphase.runtime import frozen
 
 Record = dict[str, Branches]
@@ -96,6 +97,27 @@ def look(model: nn.Module, x: Tensor, layers: Collection[str] | None = None) -> 
         with suppress(Enough):
             model(x)
     return record
+
+
+def look_at_what_is_read(model: nn.Module, x: Tensor) -> Record:
+    """`look` at every layer, and of a last layer whose other tokens nobody reads at the class token's row alone."""
+    last = [name for name, module in attention_layers(model).items() if module in read_at_class_token(model)]
+    if len(last) != 1:
+        return look(model, x)
+    with explicit(model) as record:
+        model.get_submodule(last[0]).forward = partial(
+            _first_token_then_stop, model.get_submodule(last[0]), record, last[0]
+        )
+        with suppress(Enough):
+            model(x)
+    return record
+
+
+def _first_token_then_stop(module: nn.Module, record: Record, name: str, *args: Any, **kwargs: Any) -> Any:
+    adapter = adapter_of(module)
+    assert adapter is not None
+    record[name] = branches(adapter(module, *args, **kwargs).at_first_token)
+    raise Enough
 
 
 def gated_layers(model: nn.Module, x: Tensor) -> frozenset[str]:

@@ -43,6 +43,7 @@ CLAIMS = {
     "E4": "our question: when both are smoothed by noise, less is certified of the DiffViT than of the ViT",
     "E5": "our question: the DiffViT loses less accuracy under noise corruptions than the ViT",
     "E6": "our question: where a corruption moves the two maps more alike, the DiffViT gains more over the ViT",
+    "E7": "our question: a change to differential attention or to its training removes the fragility without losing accuracy",
     "E8": "our question: from the first epoch of training on the DiffViT is easier to fool than its ViT",
     "E9": "our question: over training lambda leads the gap in attack success between DiffViT and ViT rather than follows it",
 }  # K: what the papers say; E: an extension, never the verdict on a K

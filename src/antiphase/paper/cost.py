@@ -13,7 +13,19 @@ from typing import Any
 
 from antiphase.attacks.question import AttackQuestion
 from antiphase.models.config import Tower
-from antiphase.paper.questions import Ask, Cell, Evaluate, Images, Model, OtherEncoder, Train, TrainClip, UserClip
+from antiphase.paper.questions import (
+    Ask,
+    Cell,
+    Chosen,
+    Evaluate,
+    Images,
+    Model,
+    OtherEncoder,
+    Ranking,
+    Train,
+    TrainClip,
+    UserClip,
+)
 from antiphase.store import BACKWARD
 
 # Processor seconds per operation on one thread, group by group: the rule of `fit` on 373 cells of the cpu scale, which are in
@@ -44,7 +56,7 @@ PROCESSOR_SECONDS = {
 GENERAL = 3.0e-11  # of a group that was not measured (TrainClip, OtherEncoder, theory): about that of training
 CORES = 2  # that a price is for: the processor seconds, halved
 GPU_OPERATIONS_PER_SECOND = 1e13  # useful ones, of one GPU: an assumption, which a dry run states
-TINY = ("UserClip",)  # reading a model: its seconds are not those of its operations
+TINY = ("UserClip", "Ranking")  # reading a model, or rows: its seconds are not those of its operations
 FULL = {  # images of the train and test split, where all of them are used
     "digits": (1_437, 360),
     "tiles-digits": (1_437, 360),
@@ -74,12 +86,16 @@ def forward(tower: Tower, grid: tuple[int, int], *, class_token_only: bool = Fal
 
 
 def operations(cell: Cell) -> float:
+    if isinstance(cell, Ranking):
+        return 0.0
+    if isinstance(cell, Chosen):  # which recipe it will be is not known: as the first
+        return operations(cell.ranking.recipes[0].trained[0])
     if isinstance(cell, Train):
         t, (train, test) = cell.training, FULL.get(cell.data, (1_000, 1_000))
         learned = min(cell.images or train, train)
         if cell.after is not None:  # kept by the whole training: only looked at
             return learned * forward(cell.tower, cell.grid, class_token_only=True)
-        inner = 0 if t.adv_eps is None else t.adv_steps
+        inner = (0 if t.adv_eps is None else t.adv_steps) + (0 if t.penalty is None else t.penalty.forwards)
         per_epoch = learned * BACKWARD * (1 + inner) + test + min(t.fit_images, learned)
         return t.epochs * per_epoch * forward(cell.tower, cell.grid, class_token_only=True)
     if isinstance(cell, TrainClip | OtherEncoder):
@@ -120,6 +136,8 @@ def price_group(cell: Cell) -> str:
         return "predictions"
     if isinstance(cell, Train) and cell.training.adv_eps is not None:
         return "adversarial training"
+    if isinstance(cell, Chosen):
+        return "Train"
     return cell.task if isinstance(cell, Evaluate) else cell.kind
 
 

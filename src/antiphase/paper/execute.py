@@ -32,15 +32,19 @@ from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import (
     Ask,
     Cell,
+    Chosen,
     Evaluate,
     Images,
     Model,
     OtherEncoder,
+    Ranking,
     Train,
     TrainClip,
     UserClip,
     ordered,
 )
+from antiphase.paper.selection import place_of_ranking, ranked
+from antiphase.paper.study import Answers
 from antiphase.results.ask import ask
 from antiphase.results.measure import lambda_rows_if_any, parameters
 from antiphase.store import Content, Entry
@@ -122,7 +126,7 @@ class Workplace:
 Answer = Content | Entry  # of a model its own row; of a question, where it is kept in the run's folder
 
 
-def _train(cell: Train, place: Workplace) -> Answer:
+def _train(cell: Train, place: Workplace, folder: Path | None = None) -> Content:
     training = cell.training
     if cell.start is not None:
         training = replace(training, start_from=str(place.run(cell.start).folder))
@@ -130,7 +134,7 @@ def _train(cell: Train, place: Workplace) -> Answer:
     if cell.after is not None:
         run = place.run(cell)
     else:
-        folder = place.folder_of(cell)
+        folder = place.folder_of(cell) if folder is None else folder
         run = train(cell.model, training, train_set, test_set, folder, device=place.device, scale=place.scale)
     clean = accuracy(run.classifier(place.device), train_set, device=place.device)  # the log has a running mean
     return {
@@ -140,6 +144,20 @@ def _train(cell: Train, place: Workplace) -> Answer:
         "train_images": len(train_set),
         "test_images": len(test_set),
     }
+
+
+def _rank(cell: Ranking, place: Workplace) -> Answer:
+    return ranked(cell, Answers(place.ledger))
+
+
+def _training_of(cell: Chosen, place: Workplace) -> Train:
+    return cell.training_of(place_of_ranking(cell.ranking, cell.place, Answers(place.ledger)))
+
+
+def _train_chosen(cell: Chosen, place: Workplace) -> Answer:
+    """As if it had been named, in a folder of its own."""
+    training = _training_of(cell, place)
+    return {**_train(training, place, place.folder_of(cell)), "recipe": training.title}
 
 
 def _train_clip(cell: TrainClip, place: Workplace) -> Answer:
@@ -186,6 +204,8 @@ def _ask(cell: Ask, place: Workplace) -> Answer:
 
 ANSWERS: dict[type[Cell], Callable[[Any, Workplace], Answer]] = {
     Train: _train,
+    Ranking: _rank,
+    Chosen: _train_chosen,
     TrainClip: _train_clip,
     UserClip: _user_clip,
     OtherEncoder: _other_encoder,
@@ -200,6 +220,8 @@ def answer(cell: Cell, place: Workplace) -> Answer:
 
 def data_fingerprints(cell: Cell, place: Workplace) -> dict[str, str]:
     """Of the images that the cell looks at or learns from."""
+    if isinstance(cell, Chosen):
+        cell = _training_of(cell, place)
     if isinstance(cell, Train):
         return dict(zip(("train", "test"), (images.fingerprint for images in place.train_and_test(cell))))
     if isinstance(cell, Ask):

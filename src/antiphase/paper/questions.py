@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from antiphase.attacks import PGD
 from antiphase.config import Budget
@@ -18,9 +18,10 @@ from antiphase.evals.config import Task
 from antiphase.measures.questions import PredictionQuestion
 from antiphase.models.attention_syntax import value_text
 from antiphase.models.clip_config import CLIPConfig
-from antiphase.models.config import Differential, Tower, ViTConfig
+from antiphase.models.config import Differential, Softmax, Tower, ViTConfig
 from antiphase.store import Keyed, Question
-from antiphase.training.config import ContrastiveConfig, TrainConfig
+from antiphase.training.config import OF_BRANCHES, ContrastiveConfig, TrainConfig
+from antiphase.training.penalty_syntax import penalty_text
 
 PUBLISHED = (768, 12)  # width and depth of the vision tower that the papers are about, ViT-B/16
 
@@ -131,6 +132,11 @@ class Train(Model):
             parts.append(f"{m.init} init")
         if t.adv_eps is not None:
             parts.append(f"trained against {Budget(t.adv_eps)}" + (" from scratch" if self.start is None else ""))
+        if t.penalty is not None:
+            parts.append(f"penalty {penalty_text(t.penalty)}")
+        for name in ("noise", "label_smoothing", "weight_decay"):
+            if value := getattr(t, name):
+                parts.append(f"{name.replace('_', ' ')} {value:.3g}")
         if self.after is not None:
             parts.append(f"after epoch {self.after}")
         return f"{', '.join(parts)}, {self.data}, seed {t.seed}"
@@ -138,6 +144,91 @@ class Train(Model):
     @property
     def data_sets(self) -> tuple[str, ...]:
         return (self.data,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One way to train, from several seeds, and what a ranking asks of each training."""
+
+    trained: tuple[Train, ...]
+    accuracy: tuple[Ask, ...]
+    attacked: tuple[Ask, ...]
+    cost: tuple[Ask, ...]
+
+    @property
+    def asked(self) -> tuple[Ask, ...]:
+        return (*self.accuracy, *self.attacked, *self.cost)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking(Cell):
+    """The order of recipes by what a first look at them found; paper/selection.py has the rule."""
+
+    named_by_key: ClassVar[bool] = True  # it holds hundreds of configs
+    recipes: tuple[Recipe, ...]
+    beside: Recipe  # what they are to improve on
+
+    def __hash__(self) -> int:
+        return hash(self.key)  # found once
+
+    @property
+    def needs(self) -> tuple[Cell, ...]:
+        return tuple(ask for recipe in (*self.recipes, self.beside) for ask in recipe.asked)
+
+    @property
+    def title(self) -> str:
+        return f"ranking of {len(self.recipes)} recipes by a first look"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen(Model):
+    """The recipe at a place of a ranking, trained anew from a seed that had no part in the ranking.
+
+    Which recipe that is, rows decide, by a rule that stands in the code; so lines and predictions about it are fixed before any
+    run.
+    """
+
+    model: ViTConfig  # its sizes; the recipe says which attention
+    data: str
+    ranking: Ranking
+    place: int  # counted from 0
+    seed: int
+    softmax: bool = False  # the same training of a softmax ViT, its control
+
+    @property
+    def needs(self) -> tuple[Cell, ...]:
+        return (self.ranking,)
+
+    @property
+    def tower(self) -> Tower:
+        return self.model
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return entry_of(self.data).size, self.model.patch
+
+    @property
+    def run_seed(self) -> int:
+        return self.seed
+
+    @property
+    def title(self) -> str:
+        control = ", its softmax control" if self.softmax else ""
+        return f"place {self.place + 1} of the {self.ranking.title}{control}, {self.data}, seed {self.seed}"
+
+    @property
+    def data_sets(self) -> tuple[str, ...]:
+        return (self.data,)
+
+    def training_of(self, recipe: Recipe) -> Train:
+        """What is trained if this is the recipe. Its control has no penalty on branches, since it has none."""
+        first = recipe.trained[0]
+        training, model = dataclasses.replace(first.training, seed=self.seed), first.model
+        if self.softmax:
+            model = dataclasses.replace(model, attention=(Softmax(),))
+            if training.penalty is not None and training.penalty.term in OF_BRANCHES:
+                training = dataclasses.replace(training, penalty=None)
+        return dataclasses.replace(first, model=model, training=training)
 
 
 class ClipModel(Model):
@@ -223,6 +314,7 @@ def _attention(model: Tower) -> list[str]:
         f"lambda_init {value_text(k.lambda_init)}"
         + (" fixed" if not k.learned else "")
         + (f", {k.out_scale} scale" if k.out_scale != "official" else "")
+        + (", no head norm" if k.head_norm == "none" else "")
         for k in kinds
     ]
 

@@ -151,17 +151,18 @@ def _write_matrices(out: Path, matrices: Mapping[str, Table | None]) -> list[str
 
 
 def _write_paper_figures(out: Path, tables: Sequence[Row]) -> list[str]:
-    """fig2.pdf, fig2.png, fig2.csv and so on, as far as their studies have numbers; the names of the files."""
-    from antiphase.report.figures.over_training import OVER_TRAINING
+    """fig2.pdf, fig2.png, fig2.csv and so on, and figures of our own studies, as far as they have numbers; names of the files."""
+    from antiphase.report.figures.own_studies import OF_STUDY
     from antiphase.report.figures.paper_figures import FIGURES, paper_figure
     from antiphase.report.figures.render import FORMS, write_figure
 
     lines, names = {table["name"]: table["lines"] for table in tables}, []
-    for figure in (*FIGURES, OVER_TRAINING):
-        drawn = paper_figure(figure, lines)
-        if drawn is not None:
-            write_figure(replace(drawn, name=figure.name), out)
-            names += [f"{figure.name}.{form}" for form in (*FORMS, "csv")]
+    drawn = {figure.name: paper_figure(figure, lines) for figure in FIGURES}
+    drawn |= {name: draw(name, lines[name]) for name, draw in OF_STUDY.items() if name in lines}
+    for name, figure in drawn.items():
+        if figure is not None:
+            write_figure(replace(figure, name=name), out)
+            names += [f"{name}.{form}" for form in (*FORMS, "csv")]
     return names
 
 

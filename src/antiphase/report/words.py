@@ -64,6 +64,7 @@ READINGS = {
     "first-order Linf radius, median": "nearest boundary by the gradients (Linf, in 255ths), median of correct images",
     "asr_correct: first epoch from which on it is above 0": "correct images: first epoch from which on it is above 0",
     "asr_change: first epoch from which on it is above 0": "all images: first epoch from which on it is above 0",
+    "relative change of mixed values": "relative change of the mixed values (A1 − λ A2) V",
     "audit": "statements of the theory",
     "alpha_slack: gain / sigma_max, mean over blocks": "slack of a block (gain / largest singular value), mean",
 }

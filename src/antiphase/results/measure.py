@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from antiphase.config import InputError, to_plain
@@ -24,6 +25,7 @@ from antiphase.measures.interventions import MEANING as INTERVENTIONS_MEANING
 from antiphase.measures.interventions import interventions
 from antiphase.measures.jacobians_forward import map_norms
 from antiphase.measures.lipschitz import LEVELS, l_sample, l_search
+from antiphase.measures.mixed_change import mixed_change
 from antiphase.measures.perturbations import PERTURBATIONS
 from antiphase.measures.questions import (
     PAPER_EPS,
@@ -36,7 +38,9 @@ from antiphase.measures.questions import (
     InterventionQuestion,
     LipschitzQuestion,
     MarginQuestion,
+    MixedChangeQuestion,
     PredictionQuestion,
+    StepCostQuestion,
     columns,
 )
 from antiphase.measures.radius import LABEL, margins
@@ -49,6 +53,7 @@ from antiphase.models.run import Run, check_baseline
 from antiphase.rates import rate
 from antiphase.results.shares import in_shares
 from antiphase.store import Content, Entry, Question
+from antiphase.training.step_cost import step_seconds
 
 Device = torch.device | str
 LIPSCHITZ: dict[str, tuple[Callable[..., list[Any]], str]] = {
@@ -239,6 +244,30 @@ def _interventions(
     }
 
 
+def _mixed_change(run: Run, images: ImageSet, question: MixedChangeQuestion, _: Run | None, device: Device) -> Content:
+    sizes: dict[str, Any] = {"perturbations": question.perturbations, "eps": float(question.eps), "seed": question.seed}
+    model = run.classifier_for(images, device)
+    layers = in_shares(images, lambda share: mixed_change(model, share, device=device, **sizes))
+    return {
+        "eps": float(question.eps),
+        "layers": [layer.summary() for layer in layers],
+        "rows": columns(row for layer in layers for row in layer.rows(images.ids)),
+    }
+
+
+def _step_cost(run: Run, images: ImageSet, question: StepCostQuestion, base: Run | None, device: Device) -> Content:
+    """The median over rounds of the ratio of two steps that follow each other, and the seconds it rests on."""
+    if base is None:
+        raise InputError("a step is timed beside one of another run: give it as the base")
+    seconds = step_seconds((run, base), images, rounds=question.rounds, device=device)
+    own, other = np.median(seconds, axis=0).tolist()
+    return {
+        "ratio": float(np.median(seconds[:, 0] / seconds[:, 1])),
+        "step_seconds": own,
+        "step_seconds_of_base": other,
+    }
+
+
 MEASURES: dict[type[Question], Callable[[Run, ImageSet, Any, Run | None, Device], Content]] = {
     PredictionQuestion: _predictions,
     MarginQuestion: _margins,
@@ -249,6 +278,8 @@ MEASURES: dict[type[Question], Callable[[Run, ImageSet, Any, Run | None, Device]
     CorrelationQuestion: _correlation,
     FocusQuestion: _focus,
     InterventionQuestion: _interventions,
+    MixedChangeQuestion: _mixed_change,
+    StepCostQuestion: _step_cost,
 }
 
 

@@ -1,5 +1,5 @@
 """Training: one loop; a task supplies the loss."""
 
-from antiphase.training.config import ContrastiveConfig, TrainConfig
+from antiphase.training.config import ContrastiveConfig, Penalty, TrainConfig
 
-__all__ = ["ContrastiveConfig", "TrainConfig"]
+__all__ = ["ContrastiveConfig", "Penalty", "TrainConfig"]

@@ -44,6 +44,14 @@ def resized_crop(
     return F.grid_sample(pixels, grid, mode="bilinear", padding_mode="border", align_corners=False)
 
 
+def noisy(pixels: Tensor, ids: NDArray[np.int64], sd: float, *, seed: int, epoch: int) -> Tensor:
+    """Gaussian noise on every pixel, inside [0,1]; the images themselves where `sd` is 0."""
+    if not sd:
+        return pixels
+    draws = runtime.normal(("noise", seed, epoch), ids, tuple(pixels.shape[1:]))
+    return (pixels + sd * torch.from_numpy(draws).to(pixels)).clamp(0, 1)
+
+
 def augment(pixels: Tensor, ids: NDArray[np.int64], kind: str, *, seed: int, epoch: int) -> Tensor:
     """The images as they are trained on in an epoch: `kind` is none, crop-flip or resized-crop."""
     if kind == "none":

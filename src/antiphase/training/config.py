@@ -10,6 +10,46 @@ from antiphase.attacks import Linf
 from antiphase.clip_scales import ClipScale
 from antiphase.config import Budget, InputError, check_fields
 
+PenaltyTerm = Literal["amplification", "kappa", "alignment", "jasmin", "noise-change", "attack-change", "gradient"]
+PENALTY_EPS = Budget("8/255")
+OF_BRANCHES = ("amplification", "kappa", "alignment")  # penalties that need two branches, and so differential layers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Penalty:
+    """A term added to the loss, weight times a mean over images, layers and heads (docs/method.md 8.2).
+
+    amplification   log s = log(||J1 - lambda J2|| / ||J1||), isolated layer, by the closed form E4
+    kappa           max(0, kappa - above), kappa = |lambda| ||J2|| / ||J1||
+    alignment       1 - cos(J1, J2)
+    jasmin          log of the largest g = p1 (1 - p1 + p2) of any row of any map, p1 >= p2 its two largest entries
+    noise-change    relative change of (A1 - lambda A2) V when every pixel moves by eps, its sign random
+    attack-change   the same along the sign of the loss's gradient
+    gradient        eps ||d loss / d pixels||_1, by which the loss rises at budget eps, to first order
+    """
+
+    term: PenaltyTerm
+    weight: float = 0.1
+    share: float = 0.0625  # of the images of a batch, on which it is computed: the cost is proportional to it
+    eps: Budget = PENALTY_EPS  # of noise-change, attack-change and gradient
+    above: float = 0.5  # of kappa
+
+    def __post_init__(self) -> None:
+        check_fields(self, weight=0, above=0)
+        if not 0 < self.share <= 1:
+            raise InputError(
+                f"share={self.share} must be above 0 and at most 1: the share of a batch that is penalised"
+            )
+        object.__setattr__(self, "eps", Linf(self.eps).eps)  # read, and refused above the pixel range
+        if not self.eps:
+            raise InputError("eps=0 moves no pixel: give the penalty a size, such as 8/255")
+
+    @property
+    def forwards(self) -> float:
+        """What it costs beside a training step, in forward passes (each with its backward) per image of a batch; an estimate."""
+        looks = {"jasmin": 3, "noise-change": 6, "attack-change": 7, "gradient": 2}.get(self.term, 4)
+        return self.share * looks
+
 
 def check_kept_epochs(kept: tuple[int, ...], epochs: int) -> None:
     """Each is an epoch that the training comes to."""
@@ -29,6 +69,8 @@ class TrainConfig:
     schedule: Literal["constant", "cosine"] = "constant"  # cosine falls from lr to 0 over all steps
     augment: Literal["none", "crop-flip"] = "none"  # shift by up to an eighth of the side, mirror
     label_smoothing: float = 0.0  # share of each label spread over all classes
+    noise: float = 0.0  # standard deviation of Gaussian noise on the pixels of every image, new in every epoch
+    penalty: Penalty | None = None  # a term added to the loss, on a share of each batch
     adv_eps: Budget | None = None  # adversarial training: every batch is attacked with PGD at this Linf budget
     adv_steps: int = 7  # of that PGD
     adv_step_size: float | None = None  # pixel units; 2.5 adv_eps / adv_steps when not given
@@ -44,7 +86,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check_kept_epochs(self.keep_epochs, self.epochs)
         check_fields(self, epochs=1, batch_size=1, weight_decay=0, label_smoothing=0, seed=0, checkpoint_seconds=0)
-        check_fields(self, adv_steps=1, adv_step_size=0, clean_share=0, fit_images=0)
+        check_fields(self, adv_steps=1, adv_step_size=0, clean_share=0, fit_images=0, noise=0)
         if not self.lr > 0:
             raise InputError(f"lr={self.lr} must be greater than 0")
         if not self.label_smoothing < 1:

@@ -25,9 +25,10 @@ from antiphase.models.attention import lambdas
 from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.config import ViTConfig
 from antiphase.models.vit import build
-from antiphase.training.augment import augment
-from antiphase.training.config import ContrastiveConfig, TrainConfig
+from antiphase.training.augment import augment, noisy
+from antiphase.training.config import ContrastiveConfig, Penalty, TrainConfig
 from antiphase.training.distributed import World
+from antiphase.training.penalties import check_layers, penalty_term
 from antiphase.training.run_folder import Progress, load_weights_of
 
 
@@ -90,6 +91,8 @@ class ClassificationTask:
             raise InputError(
                 f"the train split of {self.train_set.name} and the test split of {self.test_set.name} have different classes"
             )
+        if self.config.penalty is not None:
+            check_layers(self.config.penalty, self.model_config)
 
     def __len__(self) -> int:
         return len(self.train_set)
@@ -115,9 +118,7 @@ class ClassificationTask:
         }
 
     def batch(self, rows: NDArray[np.int64], world: World, epoch: int, device: torch.device) -> Batch:
-        batch, config = self.train_set.batch(world.share(rows)), self.config
-        pixels = augment(batch.pixels, batch.ids, config.augment, seed=config.seed, epoch=epoch)
-        return Batch(pixels.to(device, non_blocking=True), batch.labels.to(device, non_blocking=True), batch.ids)
+        return as_trained_on(self.train_set.batch(world.share(rows)), self.config, epoch, device)
 
     def evaluate(self, model: nn.Module, progress: Progress) -> dict[str, Any]:
         device, config = next(model.parameters()).device, self.config
@@ -131,6 +132,13 @@ class ClassificationTask:
         }
 
 
+def as_trained_on(batch: Batch, config: TrainConfig, epoch: int, device: torch.device) -> Batch:
+    """Augmented, and with its noise."""
+    pixels = augment(batch.pixels, batch.ids, config.augment, seed=config.seed, epoch=epoch)
+    pixels = noisy(pixels, batch.ids, config.noise, seed=config.seed, epoch=epoch)
+    return Batch(pixels.to(device, non_blocking=True), batch.labels.to(device, non_blocking=True), batch.ids)
+
+
 def check_splits(train: str, test: str) -> None:
     """Refuse to train on anything but a train split, or to evaluate on anything but a test split."""
     if train != "train" or test != "test":
@@ -138,7 +146,12 @@ def check_splits(train: str, test: str) -> None:
 
 
 def classification_objective(config: TrainConfig) -> Objective:
-    """Cross-entropy, on attacked images where the config has a budget for adversarial training."""
+    """Cross-entropy, on attacked images where the config has a budget for adversarial training; and a penalty, if it has one."""
+    objective = _cross_entropy(config)
+    return objective if config.penalty is None else Penalised(objective, config.penalty, config.seed)
+
+
+def _cross_entropy(config: TrainConfig) -> Objective:
     if config.adv_eps is None:
         return CrossEntropy(config.label_smoothing)
     attack = PGD(
@@ -182,3 +195,23 @@ class AdversarialCrossEntropy(Objective):
         attacked = perturb(inner, x, y, ids, self.attack, (self.seed, "adversarial", epoch)) if len(x) else x
         mixed = batch._replace(pixels=torch.cat([batch.pixels[:clean], attacked]))
         return CrossEntropy(self.label_smoothing)(model, mixed, epoch=epoch)
+
+
+@dataclass(frozen=True)
+class Penalised(Objective):
+    """Another objective, and a penalty on the first images of each batch; the order of an epoch is drawn, so those are any.
+
+    What is random about it depends on (seed, epoch, id), so a resumed run repeats it.
+    """
+
+    objective: Objective
+    penalty: Penalty
+    seed: int = 0
+
+    def __call__(self, model: nn.Module, batch: Batch, *, epoch: int) -> tuple[Tensor, Tensor]:
+        few = max(1, round(self.penalty.share * len(batch.ids)))
+        inner = getattr(model, "module", model)  # not the wrapper that averages gradients
+        looked_at = Batch(batch.pixels[:few], batch.labels[:few], batch.ids[:few])
+        term = penalty_term(self.penalty, inner, looked_at, seed=self.seed, epoch=epoch)
+        loss, correct = self.objective(model, batch, epoch=epoch)
+        return loss + self.penalty.weight * term, correct

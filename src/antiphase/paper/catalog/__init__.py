@@ -36,6 +36,7 @@ FILES = (  # in this order each study trains what the later ones share
     "map_correlation",
     "certificates",
     "corrupted",
+    "remedies",
     "fig2_clip",
     "fig4_clip",
     "other_encoder",

@@ -20,7 +20,7 @@ from antiphase.paper.questions import Ask
 from antiphase.paper.study import MODELS, Answers, Study
 from antiphase.paper.titles import data_name
 from antiphase.report.figures.figure1 import figure1
-from antiphase.report.figures.over_training import OVER_TRAINING
+from antiphase.report.figures.own_studies import OF_STUDY
 from antiphase.report.figures.paper_figures import FIGURES, PLACES, PaperFigure, paper_figure
 from antiphase.report.figures.study import study_figure
 from antiphase.report.page_parts import Commands, Figure, Model, Page, Section, Slot, Table, study_table
@@ -260,8 +260,8 @@ def _figure(study: Study, grid: Grid, answers: Answers, lines: list[Row]) -> Fig
     for cell in study.cells(grid):
         if isinstance(cell, Ask) and isinstance(cell.question, BranchPictureQuestion) and answers.ledger.has(cell):
             return figure1(f"{study.name}-figure", answers(cell))
-    if study.name == OVER_TRAINING.name:
-        return paper_figure(OVER_TRAINING, {study.name: lines})
+    if study.name in OF_STUDY:
+        return OF_STUDY[study.name](f"{study.name}-figure", lines)
     return study_figure(f"{study.name}-figure", lines, PLACES)
 
 
