@@ -91,7 +91,7 @@ class Ledger:
         self.failures = Store(self.folder / "failed", bare=True)
 
     @cached_property
-    def digests(self) -> Digests:
+    def digests(self) -> dict[str, str]:
         """Of what was checked before, by the text that it was read from (store.read_entry)."""
         return Index(self.folder).digests()
 
@@ -146,14 +146,15 @@ class Ledger:
         """Every row in a few words, damaged ones too; only those that changed since the last time are read."""
         index, names = Index(self.folder), self.rows.names()
         known = index.known()
-        checked: list[Entry] = []
+        checked: dict[str, str] = {}
         fresh = {name: self._summary(self.rows.folder / name, checked) for name in changed(names, known, self.folder)}
         if fresh:
-            index.add(((name, *entry) for name, entry in fresh.items()), {entry.text: entry.digest for entry in checked})
+            index.add(((name, *entry) for name, entry in fresh.items()), checked)
+            self.digests.update(checked)
         return [(fresh.get(name) or known[name])[-1] for name in names]
 
-    def _summary(self, path: Path, checked: list[Entry]) -> tuple[Stamp, Stamp, Summary]:
-        """Also puts what was found as it was written among `checked`."""
+    def _summary(self, path: Path, checked: dict[str, str]) -> tuple[Stamp, Stamp, Summary]:
+        """Adds to `checked` the digest of each text that was found as it was written."""
         at = stamp(path)
         try:
             entry = self.rows.get(path.stem, self.digests)
@@ -165,7 +166,7 @@ class Ledger:
         kept = row["kept"]["path"] if "kept" in row else None
         answered, wrong = (0, 0) if kept is None else answer_stamp(self.folder, kept), None
         try:
-            checked += [entry] if kept is None else [entry, self._kept(row)]
+            checked |= {one.text: one.digest for one in ([entry] if kept is None else [entry, self._kept(row)])}
         except Damaged as damage:
             wrong = str(damage)
         about = (row.get("title", path.stem), row.get("scale"), row.get("provenance", {}))
