@@ -323,7 +323,7 @@ def parse_json(text: str, where: object) -> Any:
 
     try:
         value = json.loads(text, parse_constant=refuse)
-        half = "\\ud" in text.lower() and has_surrogates(value)
+        half = ("\\ud" in text or "\\uD" in text) and has_surrogates(value)
     except RecursionError:
         raise InputError(f"{where} is nested too deeply to be read") from None
     except InputError:

@@ -12,6 +12,7 @@ import signal
 import sys
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from threading import Thread
 from types import TracebackType
 
@@ -31,12 +32,13 @@ class Drawers:
 
     def begin(self, figure: Figure) -> None:
         if self._pool is not None and figure.name not in self._begun:
-            self._begun[figure.name] = self._pool.submit(draw, figure)
+            with suppress(BrokenProcessPool):  # a process was killed
+                self._begun[figure.name] = self._pool.submit(draw, figure)
 
     def __call__(self, figure: Figure) -> Drawn:
         try:
             return self._begun[figure.name].result() if figure.name in self._begun else draw(figure)
-        except BrokenProcessPool:  # a process was killed
+        except BrokenProcessPool:
             return draw(figure)
 
     def __enter__(self) -> Drawers:
