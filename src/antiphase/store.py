@@ -14,7 +14,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -93,7 +93,7 @@ class Entry:
     path: Path
     content: Content
     digest: str
-    text: str = ""  # SHA-256 of the text that it was read from
+    text: str = field(default="", compare=False)  # SHA-256 of the text that it was read from
 
 
 @dataclass(frozen=True)

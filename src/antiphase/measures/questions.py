@@ -390,4 +390,6 @@ def _as_array(column: Sequence[Any] | NDArray[Any]) -> NDArray[Any]:
     kinds = set(map(type, column))
     if str in kinds:
         return np.array([sys.intern(value) if type(value) is str else value for value in column], dtype=object)
-    return np.array(column, dtype=np.int64 if kinds == {int} else np.float64)
+    if kinds == {int}:
+        return np.array(column, dtype=np.int32 if max(map(abs, column)) < 2**31 else np.int64)
+    return np.array(column, dtype=np.float64)

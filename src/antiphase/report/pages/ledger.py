@@ -49,9 +49,9 @@ def ledger_page(
     rows = ledger.summaries()
     chosen: ScaleName = scale or _scale_of(rows)
     grid, answers = Grid.at(chosen, data), Answers(ledger)
-    sections, missing = _sections(grid, answers, folder, begin)
     mine = [row for row in rows if row.scale == chosen]
-    decided = _decided(grid, answers)
+    finished, made = len(mine), _made(mine)
+    damage = [row.damage for row in rows if row.damage is not None]
     pair = [grid.vit(0).key, grid.diffvit(0).key]
     looks = _looks(folder, sorted(mine, key=lambda row: row.key not in pair))
     no_lens = (
@@ -59,18 +59,21 @@ def ledger_page(
         if looks
         else [("The lens: attention maps of images, clean and attacked", _look_command(folder, pair, chosen))]
     )
+    del rows, mine  # of a large ledger some 100 MB, which its answers can have now
+    sections, missing = _sections(grid, answers, folder, begin)
+    decided = _decided(grid, answers)
     return Page(
         title="Differential attention under attack",
         lede=f"The papers' claims, tables and figures beside our own runs: {data_name(grid.data)}, scale {chosen}, "
-        f"{len(mine):,} finished cells.",
+        f"{finished:,} finished cells.",
         headline=_headline(grid, decided),
-        findings=tuple(f"A row cannot be read: {sentence}" for sentence in (row.damage for row in rows) if sentence),
+        findings=tuple(f"A row cannot be read: {sentence}" for sentence in damage),
         verdicts=decided,
         models=tuple(Model(name=name, title="") for name in MODELS[:2]),
         places=PLACES,
         looks=looks,
         sections=(*sections, *_not_run([*missing, *no_lens])),
-        made=_made(mine),
+        made=made,
         source=str(folder),
     )
 
