@@ -25,6 +25,7 @@ from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Cell
 from antiphase.scales import SCALES
+from antiphase.store import lies_at
 from antiphase.training.config import ContrastiveConfig, TrainConfig
 
 LEDGER = Path(__file__).parents[1] / "results" / "replication"
@@ -64,8 +65,9 @@ def copies(source: Ledger, target: Ledger) -> Iterator[Cell]:
             row |= {"key": copy.key, "title": copy.title, "config": to_plain(copy)}
             if "kept" in row:
                 path = Path("runs") / copy.key / Path(row["kept"]["path"]).name
+                answer = lies_at(source.folder / row["kept"]["path"])
                 (target.folder / path).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source.folder / row["kept"]["path"], target.folder / path)
+                shutil.copyfile(answer, target.folder / path.with_name(answer.name))
                 row["kept"] = row["kept"] | {"path": str(path)}
             target.keep(copy, row)
             yield copy
@@ -85,7 +87,7 @@ def main(rows: str = "20000", ledger: str = str(LEDGER)) -> None:
     with TemporaryDirectory() as folder:
         target = Ledger(Path(folder) / "ledger")
         written = sum(1 for _ in islice(copies(Ledger(ledger), target), int(rows)))
-        size = sum(path.stat().st_size for path in target.folder.rglob("*.json")) / 1e9
+        size = sum(path.stat().st_size for path in target.folder.rglob("*.json*")) / 1e9
         (scale,) = {summary.scale for summary in islice(Ledger(ledger).summaries(), 1)}
         of = ["--scale", str(scale)]
         commands = {

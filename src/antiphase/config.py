@@ -104,19 +104,16 @@ def split_options(text: str, what: str) -> tuple[str, dict[str, str]]:
 
 def check_fields(config: Any, /, **least: float) -> None:
     """Every field of a config has its type, every number is finite, and no named one is below its least value."""
-    kind: Any = type(config)
-    hints = _hints(kind)
-    for field in dataclasses.fields(config):
-        value, hint = getattr(config, field.name), hints.get(field.name, Any)
-        if not fits(value, hint) and not type(value).__module__.startswith(
-            "tyro"
-        ):  # which has a value for "not given yet"
-            raise InputError(f"{field.name}={shown(value)} must be {words(hint)}")
-        if type(value).__module__ == "numpy" and isinstance(value, numbers.Real):  # which JSON does not take
+    for name, hint in _typed_fields(type(config)):
+        value = getattr(config, name)
+        origin = type(value).__module__
+        if type(value) is not hint and not fits(value, hint) and not origin.startswith("tyro"):  # "not given yet"
+            raise InputError(f"{name}={shown(value)} must be {words(hint)}")
+        if origin == "numpy" and isinstance(value, numbers.Real):  # which JSON does not take
             value = int(value) if isinstance(value, numbers.Integral) else float(value)
-            object.__setattr__(config, field.name, value)
+            object.__setattr__(config, name, value)
         if isinstance(value, float) and not math.isfinite(value):
-            raise InputError(f"{field.name}={value} must be a finite number")
+            raise InputError(f"{name}={value} must be a finite number")
     for name, minimum in least.items():
         value = getattr(config, name)
         if value is not None and value < minimum:
@@ -132,12 +129,13 @@ def check_most(config: Any, /, **most: int) -> None:
 
 
 @lru_cache(maxsize=1_000)
-def _hints(config: Any) -> dict[str, Any]:
-    """The types of its fields; none where they are known to a type checker alone."""
+def _typed_fields(config: Any) -> tuple[tuple[str, Any], ...]:
+    """The names and types of its fields, listed once; any type where it is known to a type checker alone."""
     try:
-        return typing.get_type_hints(config)
+        hints = typing.get_type_hints(config)
     except NameError:
-        return {}
+        hints = {}
+    return tuple((field.name, hints.get(field.name, Any)) for field in dataclasses.fields(config))
 
 
 @lru_cache(maxsize=1_000)
@@ -153,7 +151,7 @@ def fits(value: Any, kind: Any, *, plain: bool = False) -> bool:
         return True
     origin, args = _parts(kind)
     if origin in (types.UnionType, typing.Union):
-        return any(fits(value, one, plain=plain) for one in args)
+        return (not plain and type(value) in args) or any(fits(value, one, plain=plain) for one in args)
     if origin is typing.Literal:
         return any(type(value) is type(one) and value == one for one in args)
     if origin is list:
@@ -340,7 +338,7 @@ def parse_json(text: str, where: object) -> Any:
 
     try:
         value = json.loads(text, parse_constant=refuse)
-        half = "\\ud" in text.lower() and has_surrogates(value)
+        half = ("\\ud" in text or "\\uD" in text) and has_surrogates(value)
     except RecursionError:
         raise InputError(f"{where} is nested too deeply to be read") from None
     except InputError:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from antiphase import files, locks
+from antiphase import files, locks, store
 from antiphase.config import InputError, to_plain
 from antiphase.files import Damaged, DiskFull
 from antiphase.measures.questions import PredictionQuestion
@@ -168,6 +168,20 @@ def test_one_changed_digit_in_a_row_is_noticed(place):
     path = place.ledger.rows.path(toys(3)[2].key)
     path.write_text(path.read_text().replace('"square": 4', '"square": 5'))
     assert [sentence for sentence in place.ledger.damaged() if path.name in sentence and "digest" in sentence]
+
+
+def test_a_text_that_was_checked_is_not_checked_again_and_any_other_text_is(place, monkeypatch):
+    execute.run(toys(3), place, answer=answered)
+    assert not place.ledger.damaged()  # reads and checks every row
+    digested = []
+    monkeypatch.setattr(store, "digest_of", lambda content: digested.append(content) or files.digest_of(content))
+    again, path = Ledger(place.ledger.folder), place.ledger.rows.path(toys(3)[2].key)
+    assert [again.row(cell)["answer"]["square"] for cell in toys(3)] == [0, 1, 4]
+    assert digested == []
+    path.write_text(path.read_text().replace('"square": 4', '"square": 5'))
+    with pytest.raises(Damaged, match=f"{path.name}.*digest"):
+        again.row(toys(3)[2])
+    assert len(digested) == 1
 
 
 def test_a_full_disk_is_named_and_what_was_written_stays(place, monkeypatch):

@@ -15,11 +15,13 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
+from antiphase import store
 from antiphase.attacks import Linf, fgsm
 from antiphase.clip_scales import CLIP_SCALES
 from antiphase.config import InputError
 from antiphase.console import duration
 from antiphase.models.clip_config import VARIANTS, clip_of_sizes
+from antiphase.paper import ledger as ledger_module
 from antiphase.paper.catalog import chosen, groups, studies
 from antiphase.paper.claims import CLAIMS, verdicts
 from antiphase.paper.claims import plans as claim_plans
@@ -331,6 +333,25 @@ def test_export_writes_rows_tables_and_leaderboard(ledger, cli, tmp_path):
         (f"{name}, depth {depth}", name) for name in ("ViT", "DiffViT") for depth in (1, 2)
     }
     assert len(entries) == len(attacked)
+
+
+def test_a_page_reads_each_row_and_each_answer_once_and_an_altered_answer_is_named(ledger, tmp_path, monkeypatch):
+    folder = Path(shutil.copytree(ledger[0], tmp_path / "ledger"))
+    Ledger(folder).summaries()  # the list of rows is known, as it is after `study status`
+    read, read_entry = [], store.read_entry
+
+    def counted(path, *digests, **options):
+        read.append(path)
+        return read_entry(path, *digests, **options)
+
+    for module in (store, ledger_module):
+        monkeypatch.setattr(module, "read_entry", counted)
+    page = ledger_page(folder, "smoke")
+    assert len(read) == len(set(read)) > 0
+    assert not page.findings
+    answer = next(path for path in read if path.parent.name == "attacks")
+    answer.write_text(answer.read_text().replace('"label": [', '"label": [1, ', 1))
+    assert answer.name in " ".join(ledger_page(folder, "smoke").findings)
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,12 @@ def run(command: Command) -> dict[str, Any]:
         with files.of_another_shape(first / "comparison.json"):
             return _written(command, first, lambda: comparison_page(stored, str(first / "comparison.json")))
     if not others and is_ledger(first):
+        from antiphase.report.drawers import Drawers
         from antiphase.report.pages.ledger import ledger_page
 
-        with files.of_another_shape(first):
-            return _written(command, first, lambda: ledger_page(first, command.scale, command.data))
+        with files.of_another_shape(first), Drawers() as drawers:
+            make = partial(ledger_page, first, command.scale, command.data, drawers.begin)
+            return _written(command, first, make, drawers)
     runs = _runs(command.folders)
     from antiphase.report.pages.runs import runs_page
 
@@ -59,11 +62,12 @@ def run(command: Command) -> dict[str, Any]:
         return _written(command, first.parent if others else first, lambda: runs_page(runs))
 
 
-def _written(command: Command, beside: Path, make: Any) -> dict[str, Any]:
+def _written(command: Command, beside: Path, make: Any, draw: Any = None) -> dict[str, Any]:
     out = files.require_folder(command.out or beside / "report")
+    from antiphase.report.figures import render
     from antiphase.report.page import write_page
 
-    return {"page": str(write_page(make(), out))}
+    return {"page": str(write_page(make(), out, draw or render.draw))}
 
 
 def _runs(folders: tuple[Path, ...]) -> list[Path]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -379,33 +381,60 @@ def columns(rows: Iterable[dict[str, Any]]) -> dict[str, list[Any]]:
 class Rows:
     """The rows of a measure, column by column: entry i of every column belongs to row i. n images."""
 
-    columns: Mapping[str, list[Any]]
+    columns: Mapping[str, Sequence[Any] | NDArray[Any]]
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Any] | Rows) -> Rows:
+        """Of what an answer has under `rows`, or of what `as_arrays` made of it."""
+        return columns if isinstance(columns, Rows) else cls(columns)
+
+    def as_arrays(self) -> Rows:
+        """The same rows for many readers: a list takes more room than an array, and becomes one for each of them."""
+        return Rows({name: _as_array(column) for name, column in self.columns.items()})
 
     @property
     def images(self) -> list[int]:
         """Ids of the images, each once, in the order of the rows."""
-        return list(dict.fromkeys(self.columns["image"]))
+        return self._places[0]
 
     def numbers(self, name: str) -> Array:
         """A column as numbers; NaN where there is none."""
-        return np.array(self.columns[name], dtype=np.float64)  # None becomes NaN
+        return np.asarray(self.columns[name], dtype=np.float64)  # None becomes NaN
 
     def where(self, layer: int | None = None, **only: Any) -> NDArray[np.bool_]:
         """Rows whose columns have these values, of one layer by its place in the model or of all."""
         mask = np.ones(len(self.columns["image"]), dtype=bool)
         for name, wanted in only.items():
-            mask &= np.array(self.columns[name], dtype=object) == wanted
+            mask &= self._values(name) == wanted
         if layer is not None:
-            of_rows = np.array(self.columns["layer"], dtype=object)
+            of_rows = self._values("layer")
             names = [name for name in dict.fromkeys(of_rows[mask]) if name is not None]
             mask &= of_rows == names[layer]
         return mask
 
     def sums(self, values: Any, counted: Any) -> tuple[Array, Array]:
         """Sums of values and of counts over the rows of each image: (n,) each"""
-        place = {image: i for i, image in enumerate(self.images)}
-        at = np.array([place[image] for image in self.columns["image"]])
-        top, bottom = np.zeros(len(place)), np.zeros(len(place))
-        np.add.at(top, at, np.where(counted, values, 0.0))
-        np.add.at(bottom, at, np.asarray(counted, dtype=np.float64))
-        return top, bottom
+        images, at = self._places
+        top = np.bincount(at, np.where(counted, values, 0.0), len(images))
+        return top, np.bincount(at, counted, len(images))
+
+    def _values(self, name: str) -> NDArray[Any]:
+        column = self.columns[name]
+        return column if isinstance(column, np.ndarray) else np.array(column, dtype=object)
+
+    @cached_property
+    def _places(self) -> tuple[list[int], NDArray[np.int64]]:
+        """The images in the order of the rows, and the place among them of each row's."""
+        ids, first, at = np.unique(self.columns["image"], return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        return ids[order].tolist(), np.argsort(order)[at]
+
+
+def _as_array(column: Sequence[Any] | NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers stay whole, other numbers and None become floats, and equal words are kept once."""
+    kinds = set(map(type, column))
+    if str in kinds:
+        return np.array([sys.intern(value) if type(value) is str else value for value in column], dtype=object)
+    if kinds == {int}:
+        return np.array(column, dtype=np.int32 if max(map(abs, column)) < 2**31 else np.int64)
+    return np.array(column, dtype=np.float64)

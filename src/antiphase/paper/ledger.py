@@ -14,6 +14,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from antiphase.locks import locked
 from antiphase.models.run_json import check_entries
 from antiphase.paper.ledger_index import Index, Stamp, Summary, answer_stamp, changed, stamp
 from antiphase.paper.questions import Cell
-from antiphase.store import Content, Entry, Store, agrees, held, lies_at, read_entry
+from antiphase.store import NONE, Content, Digests, Entry, Store, agrees, held, lies_at, read_entry
 
 Row = dict[str, Any]
 IN_ROW = (
@@ -57,8 +58,8 @@ ENTRIES: dict[str, Any] = {  # of a row, as run_json lists those of a run
 class Rows(Store):
     """The entries of finished cells; one that is whole but no row is damaged too."""
 
-    def get(self, key: str) -> Entry | None:
-        entry = super().get(key)
+    def get(self, key: str, digests: Digests = NONE) -> Entry | None:
+        entry = super().get(key, digests)
         return None if entry is None else _checked(entry)
 
     def entries(self) -> Iterator[Entry | Damaged]:
@@ -89,6 +90,11 @@ class Ledger:
         self.rows = Rows(self.folder / "rows")
         self.failures = Store(self.folder / "failed", bare=True)
 
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """Of what was checked before, by the text that it was read from (store.read_entry)."""
+        return Index(self.folder).digests()
+
     def run_folder(self, key: str) -> Path:
         return self.folder / "runs" / key
 
@@ -97,7 +103,7 @@ class Ledger:
 
     def row(self, cell: Cell) -> Row | None:
         """The row of a cell, None if there is none. One that is not whole, or of another config, is refused by name."""
-        entry = self.rows.get(cell.key)
+        entry = self.rows.get(cell.key, self.digests)
         if entry is None:
             return None
         if not agrees(entry.content["config"], to_plain(cell)):
@@ -108,15 +114,19 @@ class Ledger:
         """What came out: from the row itself, or from where it is kept, if that is still as it was."""
         if "answer" in row:
             return dict(row["answer"])
+        return {name: value for name, value in self._kept(row).content.items() if name not in IN_ROW}
+
+    def _kept(self, row: Row) -> Entry:
+        """The entry that a row refers to, if it is still as it was."""
         kept = row["kept"]
         path = self.folder / kept["path"]  # an absolute one stays as it is
         remedy = f"move {self.rows.path(row['key'])} away and run again"
         if not lies_at(path).exists():
             raise Damaged(f"{path} is gone, though the row of {row['title']} refers to it: {remedy}")
-        entry = read_entry(path, bare=True)
+        entry = read_entry(path, self.digests, bare=True)
         if entry.digest != kept["digest"]:
             raise Damaged(f"{path} is not the answer that the row of {row['title']} refers to: {remedy}")
-        return {name: value for name, value in entry.content.items() if name not in IN_ROW}
+        return entry
 
     def reference(self, entry: Entry) -> Row:
         """Where an answer is kept: below the ledger as a relative path, so that a ledger can be moved."""
@@ -136,15 +146,18 @@ class Ledger:
         """Every row in a few words, damaged ones too; only those that changed since the last time are read."""
         index, names = Index(self.folder), self.rows.names()
         known = index.known()
-        fresh = {name: self._summary(self.rows.folder / name) for name in changed(names, known, self.folder)}
+        checked: dict[str, str] = {}
+        fresh = {name: self._summary(self.rows.folder / name, checked) for name in changed(names, known, self.folder)}
         if fresh:
-            index.add((name, *entry) for name, entry in fresh.items())
+            index.add(((name, *entry) for name, entry in fresh.items()), checked)
+            self.digests.update(checked)
         return [(fresh.get(name) or known[name])[-1] for name in names]
 
-    def _summary(self, path: Path) -> tuple[Stamp, Stamp, Summary]:
+    def _summary(self, path: Path, checked: dict[str, str]) -> tuple[Stamp, Stamp, Summary]:
+        """Adds to `checked` the digest of each text that was found as it was written."""
         at = stamp(path)
         try:
-            entry = self.rows.get(path.stem)
+            entry = self.rows.get(path.stem, self.digests)
         except Damaged as damage:
             return at, (0, 0), Summary(path.stem, path.stem, None, {}, None, str(damage))
         if entry is None:
@@ -153,7 +166,7 @@ class Ledger:
         kept = row["kept"]["path"] if "kept" in row else None
         answered, wrong = (0, 0) if kept is None else answer_stamp(self.folder, kept), None
         try:
-            self.answer(row)
+            checked |= {one.text: one.digest for one in ([entry] if kept is None else [entry, self._kept(row)])}
         except Damaged as damage:
             wrong = str(damage)
         about = (row.get("title", path.stem), row.get("scale"), row.get("provenance", {}))

@@ -1,7 +1,8 @@
 """An index of a ledger's rows, so that what is asked of all of them at once does not read all of them again.
 
 It is a cache outside the ledger: what it knows of a file holds as long as the file has the same time and size, and a file
-that it does not know is read and checked. Numbers never come from it: an answer is read from its own file, digest and all.
+that it does not know is read and checked. Numbers never come from it: an answer is read from its own file. It has the digest
+of every text that was checked once, so that of the same text, byte for byte, it need not be computed again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 
 from antiphase.data.cache import cache_root
 
-FORMAT = 1  # raised when a summary gains a field
+FORMAT = 2  # raised when a summary gains a field, or the index a table
 
 
 @dataclass(frozen=True)
@@ -62,23 +63,33 @@ class Index:
         except (sqlite3.Error, OSError, ValueError, TypeError, KeyError):
             return {}
 
-    def add(self, entries: Iterable[tuple[str, Stamp, Stamp, Summary]]) -> None:
+    def digests(self) -> dict[str, str]:
+        """Of contents, by the SHA-256 of the texts of their entries. Empty if there is no index, or no readable one."""
+        try:
+            with closing(self._open()) as table:
+                return dict(table.execute("SELECT text, digest FROM texts"))
+        except (sqlite3.Error, OSError, ValueError):
+            return {}
+
+    def add(self, entries: Iterable[tuple[str, Stamp, Stamp, Summary]], digests: Mapping[str, str]) -> None:
         """A cache that cannot be written is done without."""
         packed = [(name, json.dumps([row, answer, asdict(summary)])) for name, row, answer, summary in entries]
         with contextlib.suppress(sqlite3.Error, OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                self._write(packed)
+                self._write(packed, digests)
             except sqlite3.DatabaseError as error:
                 if isinstance(error, sqlite3.OperationalError):  # locked, or nowhere to write: the next time
                     raise
                 self.path.unlink(missing_ok=True)  # damaged: begin again
-                self._write(packed)
+                self._write(packed, digests)
 
-    def _write(self, packed: list[tuple[str, str]]) -> None:
+    def _write(self, packed: list[tuple[str, str]], digests: Mapping[str, str]) -> None:
         with closing(self._open()) as table, table:
             table.execute("CREATE TABLE IF NOT EXISTS rows (name TEXT PRIMARY KEY, packed TEXT)")
             table.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?)", packed)
+            table.execute("CREATE TABLE IF NOT EXISTS texts (text TEXT PRIMARY KEY, digest TEXT)")
+            table.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?)", digests.items())
 
     def _open(self) -> sqlite3.Connection:
         return sqlite3.connect(self.path, timeout=5)

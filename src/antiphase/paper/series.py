@@ -144,7 +144,7 @@ def mean_of(name: str, layer: int | None = None, **only: Any) -> Values:
     """The mean of a column over an image's rows: heads, and layers where none is named."""
 
     def values(content: Content) -> tuple[Array, Array]:
-        rows = Rows(content["rows"])
+        rows = Rows.of(content["rows"])
         column = rows.numbers(name)
         return rows.sums(column, rows.where(layer, **only) & np.isfinite(column))
 
@@ -155,7 +155,7 @@ def log_of(name: str, layer: int | None = None, *, squared: bool = False, **only
     """The same of its logarithm, or of that squared (for a spread)."""
 
     def values(content: Content) -> tuple[Array, Array]:
-        rows = Rows(content["rows"])
+        rows = Rows.of(content["rows"])
         with np.errstate(all="ignore"):
             column = np.log(rows.numbers(name)) ** (2 if squared else 1)
         return rows.sums(column, rows.where(layer, **only) & np.isfinite(column))
@@ -167,7 +167,7 @@ def negative(pairs: str, layer: int | None = 0) -> Values:
     """Of an image's heads whose sign is decided (more than two standard errors from 0), those with cos < 0."""
 
     def values(content: Content) -> tuple[Array, Array]:
-        rows = Rows(content["rows"])
+        rows = Rows.of(content["rows"])
         cos = rows.numbers("cos")
         return rows.sums((cos < 0).astype(np.float64), _decided(rows) & rows.where(layer, pairs=pairs))
 
@@ -178,7 +178,7 @@ def undecided(pairs: str, layer: int | None = 0) -> Values:
     """Of an image's heads, those whose sign is not decided: they are in no share of cos < 0."""
 
     def values(content: Content) -> tuple[Array, Array]:
-        rows = Rows(content["rows"])
+        rows = Rows.of(content["rows"])
         return rows.sums((~_decided(rows)).astype(np.float64), rows.where(layer, pairs=pairs))
 
     return values
@@ -193,7 +193,7 @@ def stacked(pairs: str, layer: int | None = 0) -> Values:
     """R2, from the rows of R1: all heads of a layer together have cos < 0 where the sum of their <J1, J2> is below 0."""
 
     def values(content: Content) -> tuple[Array, Array]:
-        rows = Rows(content["rows"])
+        rows = Rows.of(content["rows"])
         product, count = rows.sums(rows.numbers("ip"), rows.where(layer, pairs=pairs))
         return (product < 0).astype(np.float64), (count > 0).astype(np.float64)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from antiphase.config import Budget
+from antiphase.measures.questions import Rows
 from antiphase.measures.stats import Contrast, Unit
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Cell, Train, ordered
@@ -22,6 +23,7 @@ MODELS = ("ViT", "DiffViT", "CLIP", "DiffCLIP")  # in the order of their colours
 SURROGATE = "surrogate"  # a small model trained here in place of a published one; it never decides a claim
 FIGURE_ONLY = "figure only"  # the paper draws it and prints no number
 NOT_RUN = "not run yet"
+TABLES = ("rows", "per_image")  # of an answer, column by column (measures/questions.py)
 
 
 class Missing(LookupError):
@@ -49,11 +51,12 @@ class Answers:
 
 
 def _compact(content: Content) -> Content:
-    """With what is there of each image as arrays: many lines read it, and lists take more room and time."""
+    """With what is there of each image or row as arrays: many lines read it, and lists take more room and time."""
     images = content.get("images")
-    if not isinstance(images, dict):
-        return content
-    return content | {"images": {name: np.array(v) if isinstance(v, list) else v for name, v in images.items()}}
+    tables = {name: Rows(content[name]).as_arrays() for name in TABLES if isinstance(content.get(name), dict)}
+    if isinstance(images, dict):
+        tables["images"] = {name: np.array(v) if isinstance(v, list) else v for name, v in images.items()}
+    return content | tables
 
 
 # ------------------------------------------------------------------------------------------------- lines of a table

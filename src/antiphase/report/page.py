@@ -6,6 +6,7 @@ Never runs a model, and asks nothing of the network: styles, script and maps are
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from antiphase.config import InputError
 from antiphase.console import all_visible, visible
 from antiphase.report import theme
 from antiphase.report.figures.contrasts import forest
-from antiphase.report.figures.render import FORMS, svg_of, write_data, write_figure
+from antiphase.report.figures.render import FORMS, Drawn, draw, write_data, write_printed
 from antiphase.report.lens_data import payload, together
 from antiphase.report.page_parts import Commands, Figure, Page, Switch, Table, column_groups
 from antiphase.report.paper_tables import latex, markdown
@@ -30,19 +31,20 @@ SCRIPTS = ("theme.js", "menu.js")
 LENS = ("lens_maps.js", "lens_draw.js", "lens_card.js", "lens.js")
 
 
-def write_page(page: Page, out: Path) -> Path:
+def write_page(page: Page, out: Path, draw: Callable[[Figure], Drawn] = draw) -> Path:
     """`out/index.html`, and `out/data/` with a PNG, a PDF and a CSV of each figure and a CSV of each table."""
     names = [part.name for part in page.parts if isinstance(part, Figure | Table)]
     if len(names) != len(set(names)):
         raise ValueError(f"two parts of the page share a name: {names}")
-    html = _html(page)
+    figures = {figure.name: draw(figure) for figure in page.figures}
+    html = _html(page, figures)
     if (size := len(html.encode())) > LARGEST:
         raise InputError(
             f"the page would take {size / 1e6:.1f} MB, more than {LARGEST / 1e6:.0f}: show fewer images in antiphase look"
         )
     for part in page.parts:
         if isinstance(part, Figure):
-            write_figure(part, out / "data")
+            write_printed(part, figures[part.name].files, out / "data")
         elif isinstance(part, Table):
             write_data(part, out / "data")
             if part.starts:
@@ -74,10 +76,11 @@ def _environment() -> Environment:
     )
 
 
-def _html(page: Page) -> str:
+def _html(page: Page, figures: Mapping[str, Drawn]) -> str:
     environment = _environment()
     places = page.places or {model.name: i for i, model in enumerate(page.models)}
     looks, elsewhere = together(page.looks)
+    panels = {panel: svg for part in page.figures for panel, svg in zip(part.drawn, figures[part.name].panels)}
     environment.tests.update(
         figure=lambda part: isinstance(part, Figure),
         switch=lambda panel: isinstance(panel, Switch),
@@ -86,7 +89,7 @@ def _html(page: Page) -> str:
         surrogate=is_surrogate,
     )
     environment.filters.update(
-        svg=lambda panel, wide, height: Markup(svg_of(panel, wide, height)),
+        svg=lambda panel: Markup(panels[panel]),
         forest=lambda verdict: Markup(forest(verdict)),
         sentence=sentence,
         statement=statement,

@@ -102,6 +102,10 @@ class Section:
     short: str = ""  # in the bar at the top; the title where it is short itself
     beside: bool = False  # figures stand side by side where there is room
 
+    @property
+    def figures(self) -> list[Figure]:
+        return [part for part in self.parts if isinstance(part, Figure)]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
@@ -140,6 +144,10 @@ class Page:
     sections: tuple[Section, ...] = ()
     made: tuple[tuple[str, str], ...] = ()  # where the numbers come from: versions, fingerprints, seeds
     source: str = ""  # the file or folder that everything here was read from
+
+    @property
+    def figures(self) -> list[Figure]:
+        return [part for part in self.parts if isinstance(part, Figure)]
 
     @property
     def parts(self) -> tuple[Table | Figure | Slot | Commands, ...]:

@@ -33,7 +33,7 @@ class Under:
     column: str
 
     def __call__(self, content: Content) -> tuple[Array, Array]:
-        rows = Rows(content["per_image"])
+        rows = Rows.of(content["per_image"])
         values = rows.numbers(self.column)
         return rows.sums(values, np.isfinite(values) & (rows.numbers("severity") > 0))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib
@@ -24,6 +24,21 @@ WIDE_SIZE = (10.2, 3.9)  # of one that takes the whole width of the page
 PRINT_WIDTH = 180 / 25.4  # inches of a figure in a file: 180 mm, the width of a printed page
 ACROSS = 2  # panels side by side in a file
 FORMS = ("png", "pdf")
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What is drawn of a figure."""
+
+    panels: tuple[str, ...]  # as SVG for a page, in the order of Figure.drawn
+    files: Mapping[str, bytes]  # by their form
+
+
+def draw(figure: Figure) -> Drawn:
+    """Each panel for a page, and the whole for print."""
+    heights = figure.heights or (None,) * len(figure.drawn)
+    panels = (svg_of(panel, figure.wide, height) for panel, height in zip(figure.drawn, heights))
+    return Drawn(tuple(panels), printed(figure))
 
 
 def svg_of(panel: Panel, wide: bool = False, height: float | None = None) -> str:
@@ -46,17 +61,28 @@ def write_figures(folder: Path, figures: Mapping[str, Callable[[], Drawing]]) ->
         with plt.rc_context(STYLE):
             drawing = draw()
             for form in FORMS:
-                files.write_whole(folder / f"{name}.{form}", partial(_save, drawing, form, "tight"))
+                files.write_bytes(folder / f"{name}.{form}", _saved(drawing, form, "tight"))
             plt.close(drawing)
 
 
-def write_figure(figure: Figure, folder: Path, forms: Sequence[str] = FORMS) -> None:
-    """NAME.png and NAME.pdf with all panels at print size, and NAME.csv with what they show."""
+def printed(figure: Figure, forms: Sequence[str] = FORMS) -> dict[str, bytes]:
+    """A file of each form, with all panels at print size."""
     with plt.rc_context(STYLE | PRINT):
         drawing = _whole(figure)
-        for form in forms:
-            files.write_whole(folder / f"{figure.name}.{form}", partial(_save, drawing, form, None))
+        contents = {form: _saved(drawing, form, None) for form in forms}
         plt.close(drawing)
+    return contents
+
+
+def write_figure(figure: Figure, folder: Path, forms: Sequence[str] = FORMS) -> None:
+    """NAME.png and NAME.pdf, and NAME.csv with what they show."""
+    write_printed(figure, printed(figure, forms), folder)
+
+
+def write_printed(figure: Figure, contents: Mapping[str, bytes], folder: Path) -> None:
+    """The same of a figure that is drawn already."""
+    for form, content in contents.items():
+        files.write_bytes(folder / f"{figure.name}.{form}", content)
     write_data(figure, folder)
 
 
@@ -76,11 +102,11 @@ def _lay_out(drawing: Drawing) -> None:
     ConstrainedLayoutEngine().execute(drawing)
 
 
-def _save(drawing: Drawing, form: str, trim: str | None, path: Path) -> None:
+def _saved(drawing: Drawing, form: str, trim: str | None) -> bytes:
     metadata = {"CreationDate": None} if form == "pdf" else {"Software": "antiphase"}  # the same rows, the same bytes
     whole = io.BytesIO()  # matplotlib's PDF writer hides that the disk is full behind an error of its own
     drawing.savefig(whole, format=form, dpi=300, bbox_inches=trim, metadata=metadata)
-    path.write_bytes(whole.getvalue())
+    return whole.getvalue()
 
 
 def _whole(figure: Figure) -> Drawing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,14 +38,21 @@ Missing = tuple[str, str]  # what was not run, and the command that runs it
 IN_THE_PAPER = ("fig1", "fig2", "table1", "fig3", "fig4", "fig5", "table2", "table3", "fig6")  # its order
 
 
-def ledger_page(folder: Path, scale: ScaleName | None = None, data: str | None = None) -> Page:
-    """Every claim with its verdict, the lens, a section per study that was run, and a line per study that was not."""
+def ledger_page(
+    folder: Path,
+    scale: ScaleName | None = None,
+    data: str | None = None,
+    begin: Callable[[Figure], None] = lambda _: None,
+) -> Page:
+    """Every claim with its verdict, the lens, a section per study that was run, and a line per study that was not. `begin` is
+    called with each figure as soon as it is known."""
     ledger = Ledger(folder)
     rows = ledger.summaries()
     chosen: ScaleName = scale or _scale_of(rows)
     grid, answers = Grid.at(chosen, data), Answers(ledger)
     mine = [row for row in rows if row.scale == chosen]
-    decided = _decided(grid, answers)
+    finished, made = len(mine), _made(mine)
+    damage = [row.damage for row in rows if row.damage is not None]
     pair = [grid.vit(0).key, grid.diffvit(0).key]
     looks = _looks(folder, sorted(mine, key=lambda row: row.key not in pair))
     no_lens = (
@@ -52,19 +60,21 @@ def ledger_page(folder: Path, scale: ScaleName | None = None, data: str | None =
         if looks
         else [("The lens: attention maps of images, clean and attacked", _look_command(folder, pair, chosen))]
     )
-    sections, missing = _sections(grid, answers, folder)
+    del rows, mine  # of a large ledger some 100 MB, which its answers can have now
+    sections, missing = _sections(grid, answers, folder, begin)
+    decided = _decided(grid, answers)
     return Page(
         title="Differential attention under attack",
         lede=f"The papers' claims, tables and figures beside our own runs: {data_name(grid.data)}, scale {chosen}, "
-        f"{len(mine):,} finished cells.",
+        f"{finished:,} finished cells.",
         headline=_headline(grid, decided),
-        findings=tuple(f"A row cannot be read: {sentence}" for sentence in (row.damage for row in rows) if sentence),
+        findings=tuple(f"A row cannot be read: {sentence}" for sentence in damage),
         verdicts=decided,
         models=tuple(Model(name=name, title="") for name in MODELS[:2]),
         places=PLACES,
         looks=looks,
         sections=(*sections, *_not_run([*missing, *no_lens])),
-        made=_made(mine),
+        made=made,
         source=str(folder),
     )
 
@@ -163,18 +173,23 @@ class Shown:
         return self.heading + (f" ({self.done} of {self.cells} cells)" if self.done else ""), self.command
 
 
-def _sections(grid: Grid, answers: Answers, folder: Path) -> tuple[list[Section], list[Missing]]:
+def _sections(
+    grid: Grid, answers: Answers, folder: Path, begin: Callable[[Figure], None]
+) -> tuple[list[Section], list[Missing]]:
     """A section for each table and figure of the paper that was run, in its order, then for each other study; what was not."""
-    shown = {name: _shown(study, grid, answers, folder) for name, study in studies().items()}
+    listed = studies()
     figures = {figure.name: figure for figure in FIGURES}
     inside = {name for figure in FIGURES for name in figure.studies}
-    others = [name for name in shown if name not in inside and name not in IN_THE_PAPER]
+    others = [name for name in listed if name not in inside and name not in IN_THE_PAPER]
     sections: list[Section] = []
     missing: list[Missing] = []
     for name in (*IN_THE_PAPER, *others):
-        of = [shown[study] for study in figures[name].studies] if name in figures else [shown[name]]
+        names = figures[name].studies if name in figures else (name,)
+        of = [_shown(listed[study], grid, answers, folder) for study in names]
         there = [one for one in of if not one.empty]
         section = _figure_section(figures[name], there) if name in figures else _section(of[0], grid, answers)
+        for figure in [] if section is None else section.figures:
+            begin(figure)
         sections += [] if section is None else [section]
         missing += [one.missing for one in of if section is None or one.empty]
     return sections, missing
