@@ -42,7 +42,7 @@ def page(records: list[dict[str, Any]]) -> str:
     """docs/benchmarks.md"""
     rows = [
         f"| `{r['name']}` | {r['what']} | {r['ratio']:.3f} | [{r['interval'][0]:.3f}, {r['interval'][1]:.3f}] "
-        f"| {r['goal']} | {'yes' if r['met'] else '**no**'} | {r['pairs']} |"
+        f"| {r['goal']} | {'yes' if r['met'] else '**no**'} | {r['pairs']} | {r['environment']['threads']} |"
         for r in records
     ]
     return "\n".join(
@@ -52,10 +52,11 @@ def page(records: list[dict[str, Any]]) -> str:
             "Written by `make bench` (the short lines) and `make bench-all` (hours) from `benchmarks/results.json`; one line",
             "alone: `make bench ONLY=train-step-vs-timm`.",
             "Every figure is a ratio of two things measured in turn in one run. The ratio is the median over the pairs, the",
-            "interval its exact 95 % interval; a goal is met only if the whole interval clears it.",
+            "interval its exact 95 % interval; a goal is met only if the whole interval clears it. A ratio measured with one",
+            "thread is one of a single core, which the whole process kept to; on more cores it may differ.",
             "",
-            "| line | what | ratio | 95 % interval | goal | met | pairs |",
-            "|---|---|---|---|---|---|---|",
+            "| line | what | ratio | 95 % interval | goal | met | pairs | threads |",
+            "|---|---|---|---|---|---|---|---|",
             *rows,
             "",
             *(

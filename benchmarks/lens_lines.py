@@ -1,4 +1,4 @@
-"""What the lens costs: forward-mode probes against reverse-mode ones, and the closed form against its layer."""
+"""What the lens costs: forward-mode probes against reverse-mode ones, the closed form against its layer, and a ViT-B/16."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
+from antiphase import runtime
 from antiphase.data import load
-from antiphase.data.imageset import ImageSet
+from antiphase.data.imageset import ImageSet, Resized
 from antiphase.measures.branch_pairs import Alignment
-from antiphase.measures.jacobians_forward import branch_alignment
-from antiphase.measures.jacobians_local import local_moments
+from antiphase.measures.jacobians_forward import branch_alignment, map_norms
+from antiphase.measures.jacobians_local import local_alignment, local_moments
 from antiphase.measures.jacobians_reverse import projected_alignment
+from antiphase.measures.lipschitz import l_sample
 from antiphase.models import Differential, ViTConfig
 from antiphase.models.adapters import read
 from antiphase.models.attention import DifferentialAttention
+from antiphase.models.vit import build
 from antiphase.training import TrainConfig
 from antiphase.training.loop import train
 from benchmarks.timing import Line, Measured, interleaved, timed
@@ -78,6 +83,47 @@ def closed_form_vs_layer(n: int) -> Measured:
     return Measured(ratios, {"peak memory above the layer's, batch of 4": _peak("closed form")})
 
 
+# ------------------------------------------------------------------------------------------------- a ViT-B/16
+
+
+@cache
+def base() -> tuple[torch.nn.Module, ImageSet]:
+    """A DiffViT of the size of ViT-B/16, untrained: 12 layers, 197 tokens; and two photographs' worth of pixels."""
+    config = ViTConfig(patch=16, width=768, heads=12, depth=12, attention=(Differential(),))
+    with runtime.seeded(0, "bench", "base"):
+        model = build(config, shape=(3, 224, 224), classes=1000)
+    images = load("cifar10", "test").subset(2)
+    return model.eval(), replace(images, source=Resized(images.source, 224))
+
+
+def _of_base(measure: Callable[..., object], **settings: Any) -> Callable[[], object]:
+    return partial(measure, *base(), **settings)
+
+
+def _forward_of_base() -> object:
+    model, images = base()
+    with torch.no_grad():
+        return model(images.all.pixels)
+
+
+AT_DEPTH: dict[str, Callable[[], Callable[[], object]]] = {
+    "one forward-mode probe": lambda: _of_base(map_norms, probes=1),
+    "layer-local alignment": lambda: _of_base(local_alignment),
+    "L-sample": lambda: _of_base(l_sample, draws=3),
+}
+
+
+def at_depth(what: str, forwards: int, exact: str, n: int) -> Measured:
+    """(a measure of two images) / (so many forwards of them); beside it what an image costs, and the cheapest exact number."""
+    measure, cheaper = (timed(AT_DEPTH[name]()) for name in (what, exact))
+    pairs = list(interleaved(measure, timed(_forward_of_base), n, warm=1))
+    images = len(base()[1])
+    seconds = {what: float(np.median([a for a, _ in pairs])) / images, exact: cheaper() / images}
+    notes = {f"seconds an image, {name}": f"{took:.2f}" for name, took in seconds.items()}
+    notes |= {f"peak memory above the model's, {name}, batch of {images}": _peak(name) for name in seconds}
+    return Measured([a / (forwards * b) for a, b in pairs], notes)
+
+
 def _peak(what: str) -> str:
     """Of a process of its own, so that nothing else counts."""
     out = subprocess.run(
@@ -90,6 +136,8 @@ def _print_peak(what: str) -> None:
     if what == "forward":
         model, images = twelve_layers(), load("cifar10", "test").subset(4)
         print(json.dumps(_grown(partial(branch_alignment, model, images, probes=8))))
+    elif what in AT_DEPTH:
+        print(json.dumps(_grown(AT_DEPTH[what]())))
     else:
         layer, x = base_layer()
         with torch.no_grad():
@@ -121,6 +169,20 @@ LENS_LINES = {
         "time of the exact layer-local alignment of a ViT-B/16-sized layer / one forward of that layer",
         "<= 3.00",
         closed_form_vs_layer,
+    ),
+    "probe-vs-forward-vit-b16": Line(
+        "time of one forward-mode probe of all 12 layers / one forward: the norms of all maps of a ViT-B/16-sized DiffViT (197 "
+        "tokens), end to end; alignment takes 32 such probes, and the closed form, which is exact, each layer by itself",
+        "<= 4.00",
+        partial(at_depth, "one forward-mode probe", 1, "layer-local alignment"),
+        long=True,
+    ),
+    "l-sample-vs-forwards-vit-b16": Line(
+        "time of L-sample, 3 draws, all 12 layers / the 4 forwards that it takes, of the same model; no exact local Lipschitz "
+        "constant is to be had, and a forward-mode probe is the cheapest unbiased number of the Jacobian itself",
+        "<= 1.50",
+        partial(at_depth, "L-sample", 4, "one forward-mode probe"),
+        long=True,
     ),
 }
 

@@ -1,9 +1,10 @@
-"""Training steps: against the softmax twin, against timm's layer, against the machine."""
+"""Training steps: against the softmax twin, against timm's layer, against the machine, in half the precision."""
 
 from __future__ import annotations
 
 import copy
 from functools import partial
+from typing import Literal
 
 import torch
 from timm.layers import DiffAttention
@@ -35,9 +36,9 @@ def _model(attention: Softmax | Differential, depth: int = 1) -> nn.Module:
     return build(config, shape=(3, 32, 32), classes=10)
 
 
-def _training_step(model: nn.Module, batch: Batch) -> Timed:
+def _training_step(model: nn.Module, batch: Batch, precision: Literal["fp32", "bf16"] = "fp32") -> Timed:
     """One step of the real loop: zero, forward, loss, backward, Adam."""
-    learner = Learner(model.train(), TrainConfig(), CrossEntropy())
+    learner = Learner(model.train(), TrainConfig(precision=precision), CrossEntropy())
     return timed(lambda: learner.update(batch, lr=5e-4))
 
 
@@ -64,6 +65,13 @@ def step_vs_timm(depth: int, n: int) -> Measured:
     batch, model = _batch(), _model(Differential(), depth)
     theirs = _training_step(_with_timms_attention(model), batch)
     return Measured([ours / peer for ours, peer in interleaved(_training_step(model, batch), theirs, n)])
+
+
+def step_in_bf16(depth: int, n: int) -> Measured:
+    """(a step in float32) / (one under bf16 autocast)"""
+    batch, model = _batch(), _model(Differential(), depth)
+    plain, short = (_training_step(copy.deepcopy(model), batch, precision) for precision in ("fp32", "bf16"))
+    return Measured([a / b for a, b in interleaved(plain, short, n)])
 
 
 def _operations(model: nn.Module, batch: Batch) -> int:
@@ -104,6 +112,7 @@ def adversarial_step_cost(n: int) -> Measured:
 
 TWIN = "time of a DiffViT training step / that of its softmax ViT twin (paper scale, depth {}, batch 128, CIFAR-10)"
 TIMM = "time of a DiffViT training step / the same model with timm's own differential attention (depth {})"
+BF16 = "time of a DiffViT training step in float32 / with --precision bf16 (paper scale, depth {}, batch 128, CIFAR-10)"
 TRAINING_LINES = {
     "train-step-vs-softmax-twin": Line(TWIN.format(1), "<= 1.10", partial(step_vs_softmax_twin, 1)),
     "train-step-vs-softmax-twin-depth-4": Line(TWIN.format(4), "<= 1.10", partial(step_vs_softmax_twin, 4)),
@@ -127,6 +136,9 @@ TRAINING_LINES = {
         ">= 1.00",
         step_saved_operations,
     ),
+    "train-step-bf16": Line(BF16.format(1), ">= 1.00", partial(step_in_bf16, 1)),
+    "train-step-bf16-depth-4": Line(BF16.format(4), ">= 1.00", partial(step_in_bf16, 4)),
+    "train-step-bf16-depth-12": Line(BF16.format(12), ">= 1.00", partial(step_in_bf16, 12), long=True),
     "adversarial-step-cost": Line(
         "time of a PGD-7 adversarial training step / that of 8 clean steps",
         "<= 1.10",

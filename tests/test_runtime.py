@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,3 +62,38 @@ for side in (32, 8):
     for asked, threads in (({}, ["2", "1"]), ({"OMP_NUM_THREADS": "2"}, ["2", "2"])):
         done = subprocess.run([sys.executable, "-c", program], env=plain | asked, capture_output=True, text=True)
         assert done.stdout.split() == threads, done.stderr
+
+
+@pytest.fixture
+def ticking(monkeypatch):
+    """A clock that stands still but where it is told how long something takes."""
+    now = [0.0]
+    monkeypatch.setattr(console.time, "perf_counter", lambda: now[0])
+
+    def work(clock: console.Clock, images: float, seconds: float) -> None:
+        with clock.part(images):
+            now[0] += seconds
+
+    return work
+
+
+def test_a_long_measurement_says_how_long_it_will_take_once_libraries_are_loaded(ticking, capsys):
+    clock = console.Clock("probes", range(100), "the closed form", at_most=4)
+    for seconds in (60, 3, 9):  # the first loads libraries, the third comes too late
+        ticking(clock, 1, seconds)
+    expected = "probes: about 5 min, at most 20 min for 100 images; cheaper: fewer images, or the closed form"
+    assert capsys.readouterr().err.splitlines() == [expected]
+    short = console.Clock("probes", range(100), "the closed form")
+    for _ in range(2):
+        ticking(short, 1, 0.5)
+    assert not capsys.readouterr().err
+
+
+def test_a_measurement_is_announced_with_its_controls_and_they_are_not_announced_again(ticking, capsys):
+    with console.passes(3):
+        for _ in range(3):
+            clock = console.Clock("probes", range(100), "the closed form")
+            for _ in range(2):
+                ticking(clock, 1, 3)
+    expected = "probes: about 15 min for 100 images with its controls; cheaper: fewer images, or the closed form"
+    assert capsys.readouterr().err.splitlines() == [expected]

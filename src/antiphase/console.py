@@ -123,24 +123,43 @@ LONG = 60.0  # seconds of work before which its length is announced
 
 @dataclass
 class Clock:
-    """Says after the first part of a long measurement how long the whole will take and what would be cheaper."""
+    """Says early in a long measurement how long the whole will take and what would be cheaper.
+
+    The first part does not count: libraries load what they need during it. The second does, so parts should be small.
+    """
 
     label: str
     images: Sized
     cheaper: str
-    said: bool = False
+    at_most: float = 1.0  # times what is planned, where images that need it take more
+    parts: int = 0
 
     @contextmanager
     def part(self, images: float) -> Iterator[None]:
-        """Around the work on so many of the images."""
+        """Around the work on so many of the images, all of which take as long."""
         began = time.perf_counter()
         yield
-        seconds = (time.perf_counter() - began) * len(self.images) / images
-        if not self.said and seconds > LONG:
-            took = f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
-            about = f"about {took} for {len(self.images)} images"
+        self.parts += 1
+        seconds = (time.perf_counter() - began) * len(self.images) / images * _passes[-1]
+        if self.parts == 2 and seconds > LONG:  # never, if it was announced already with an earlier one
+            more = f", at most {duration(seconds * self.at_most)}" if self.at_most > 1 else ""
+            controls = " with its controls" if _passes[-1] > 1 else ""
+            about = f"about {duration(seconds)}{more} for {len(self.images)} images{controls}"
             say(f"{self.label}: {about}; cheaper: fewer images, or {self.cheaper}")
-        self.said = True
+            _passes[-1] = 0 if controls else 1
+
+
+_passes = [1]  # how many measurements the next one is announced for; 0: they were announced with an earlier one
+
+
+@contextmanager
+def passes(count: int) -> Iterator[None]:
+    """Inside, a measurement and its controls, so many in all, which take equally long: the first announces all."""
+    _passes.append(count)
+    try:
+        yield
+    finally:
+        _passes.pop()
 
 
 def duration(seconds: float) -> str:

@@ -29,6 +29,15 @@ def test_the_same_config_and_seed_give_the_same_bits(digits, tmp_path):
     assert other.weights_digest != a.weights_digest
 
 
+def test_bf16_learns_nearly_what_float32_learns(digits, tmp_path):
+    plain, short = (
+        train(SMALL, TrainConfig(epochs=4, lr=3e-3, precision=p), *digits, tmp_path / p) for p in ("fp32", "bf16")
+    )
+    assert short.weights_digest != plain.weights_digest
+    assert short.log[-1]["loss"] == pytest.approx(plain.log[-1]["loss"], rel=0.1)
+    assert short.log[-1]["test_accuracy"] == pytest.approx(plain.log[-1]["test_accuracy"], abs=0.05)
+
+
 @pytest.mark.parametrize(
     "config",
     [

@@ -10,6 +10,7 @@ gate's term is measured beside the two branches (docs/method.md 7); the cosine i
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -157,18 +158,34 @@ def controls(
 
     `untrained`: the model as initialised. `softmax`: a trained model whose head pairs (2i, 2i+1) serve as pseudo-branches.
     """
+    device = settings.get("device", "cpu")
+    existing = existing_controls(classifier, images, reading, untrained=untrained, softmax=softmax, device=device)
+    return {
+        name: align(model, images, reading, coupling=coupling, **settings)
+        for name, (model, coupling) in existing.items()
+    }
+
+
+def existing_controls(
+    classifier: nn.Module,
+    images: ImageSet,
+    reading: str,
+    *,
+    untrained: nn.Module | None,
+    softmax: nn.Module | None,
+    device: torch.device | str = "cpu",
+) -> dict[str, tuple[nn.Module, Coupling]]:
+    """What each control measures: a model and which of its maps are held against each other."""
     table: dict[str, tuple[nn.Module | None, Coupling]] = {
         "untrained": (untrained, "branches"),
         "shuffled": (classifier if reading != "R5" else None, "shuffled"),
         "pseudo": (softmax if reading != "R5" else None, "pseudo"),
     }
-    measured: dict[str, list[Alignment]] = {}
+    existing: dict[str, tuple[nn.Module, Coupling]] = {}
     for name, (model, coupling) in table.items():
         if model is None:
             continue
-        try:
-            lambdas_of(model, images, coupling, device=settings.get("device", "cpu"))
-        except InputError:  # one head, or no softmax layer: this control does not exist here
-            continue
-        measured[name] = align(model, images, reading, coupling=coupling, **settings)
-    return measured
+        with suppress(InputError):  # one head, or no softmax layer: this control does not exist here
+            lambdas_of(model, images, coupling, device=device)
+            existing[name] = model, coupling
+    return existing

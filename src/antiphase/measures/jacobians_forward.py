@@ -136,15 +136,19 @@ def gram_probes(
     """
     most = max_probes or probes
     parts: list[dict[str, Array]] = []
-    clock = Clock(label, images, "the closed form per layer (E4), or finite differences (R3)")
+    clock = Clock(label, images, "the closed form per layer (E4), or finite differences (R3)", at_most=most / probes)
+
+    def push(x: Tensor, v: Tensor) -> dict[str, Tensor]:
+        with clock.part(len(x) * len(v) / probes):
+            return _push(classifier, x, v, readout)
+
     with at_rest(classifier), console.progress(label, total=len(images) * probes) as advance:
         for batch in images.batches(batch_size):
             x = points(batch, around, seed).to(device)
             rows, products, done = np.arange(len(x)), dict[str, Array](), 0
             while len(rows) and done < most:
                 upto = min(max(probes, 2 * done), most)
-                with clock.part(len(x)):
-                    more = _joined_probes(_probe(classifier, x[rows], batch.ids[rows], readout, seed, done, upto))
+                more = _joined_probes(_probe(push, x[rows], batch.ids[rows], seed, done, upto))
                 products = _appended(products, more, rows, len(x), upto)
                 done = upto
                 rows = np.flatnonzero(needs_more(products)) if needs_more else rows[:0]
@@ -183,13 +187,18 @@ def gram_exact(
 
 
 def _probe(
-    classifier: nn.Module, x: Tensor, ids: NDArray[np.int64], readout: Readout, seed: int, first: int, last: int
+    push: Callable[[Tensor, Tensor], dict[str, Tensor]],
+    x: Tensor,
+    ids: NDArray[np.int64],
+    seed: int,
+    first: int,
+    last: int,
 ) -> Iterator[dict[str, Tensor]]:
     together = max(1, min(8, ROOM // x.numel()))  # probes that share one look at the images
     for start in range(first, last, together):
         numbers = range(start, min(start + together, last))
         v = np.stack([runtime.normal((seed, "probe", k), ids, tuple(x.shape[1:])) for k in numbers])
-        yield _push(classifier, x, torch.from_numpy(v).to(x), readout)
+        yield push(x, torch.from_numpy(v).to(x))
 
 
 def _push(classifier: nn.Module, x: Tensor, v: Tensor, readout: Readout) -> dict[str, Tensor]:

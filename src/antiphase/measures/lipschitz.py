@@ -197,7 +197,8 @@ def l_sample(
         raise InputError(f"the spectral norm per head is of maps: level={level} has none")
     parts: dict[str, list[tuple[Tensor, ...]]] = {}
     heads: dict[str, int] = {}
-    with at_rest(classifier), console.progress(f"L-sample of {level}", total=len(images) * draws) as advance:
+    clock = Clock(f"L-sample of {level}", images, "fewer draws")
+    with at_rest(classifier), console.progress(clock.label, total=len(images) * draws) as advance:
         for batch in images.batches(batch_size):
             x = batch.pixels.to(device)
             clean = at_level(classifier, x, level)
@@ -205,8 +206,9 @@ def l_sample(
             for m in range(draws):
                 moved = x + draw(batch.ids, tuple(x.shape[1:]), m, eps, seed).to(x)
                 moved = moved.clamp(0, 1) if clip else moved
-                for layer, a in at_level(classifier, moved, level).items():
-                    by_draw[layer].append(_ratios(a - clean[layer], moved - x, spectral))
+                with clock.part(len(x) / draws):
+                    for layer, a in at_level(classifier, moved, level).items():
+                        by_draw[layer].append(_ratios(a - clean[layer], moved - x, spectral))
                 advance(len(x), "")
             for layer, values in by_draw.items():
                 heads[layer] = clean[layer].shape[1] if level == "maps" else 1
@@ -289,8 +291,8 @@ def l_search(
     clock = Clock(f"L-power and L-ascent of {level}", images, "L-sample alone")
     with at_rest(classifier), console.progress(clock.label, total=len(images) * len(layers)) as advance:
         for batch in images.batches(batch_size):
-            for layer in layers:
-                with clock.part(len(batch.ids) / len(layers)):
+            for number, layer in enumerate(layers, 1):
+                with clock.part(len(batch.ids) * number / sum(range(len(layers) + 1))):  # all blocks before it are run
                     f = partial(_at_layer, classifier, layer, level)
                     parts[layer].append(_search(f, batch, draws, eps, steps, iterations, seed, layer, device))
                 advance(len(batch.ids), layer)

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from antiphase import console
 from antiphase.config import InputError, to_plain
 from antiphase.data.imageset import ImageSet
 from antiphase.data.pairs import Captions
-from antiphase.measures.alignment import READINGS, align, controls
+from antiphase.measures.alignment import READINGS, align, controls, existing_controls
 from antiphase.measures.branch_pairs import Alignment, Coupling, gamma
 from antiphase.measures.cancellation import cancellation, over_layers
 from antiphase.measures.caption_correlation import caption_correlation, numbers_of
@@ -136,11 +137,11 @@ def _alignment(run: Run, images: ImageSet, question: AlignmentQuestion, base: Ru
     model, reading = run.classifier_for(images, device), question.reading
     settings: dict[str, Any] = {"probes": question.probes, "max_probes": question.max_probes}
     settings |= {"seed": question.seed, "device": device}
-    layers = in_shares(images, lambda share: align(model, share, reading, **settings))
     softmax = base.classifier_for(images, device) if base is not None else model
-    untrained = run.untrained_for(images, device)
-    others = {"untrained": untrained, "softmax": softmax}
-    beside = in_shares(images, lambda share: controls(model, share, reading, **others, **settings))
+    others = {"untrained": run.untrained_for(images, device), "softmax": softmax}
+    with console.passes(1 + len(existing_controls(model, images.subset(1), reading, **others, device=device))):
+        layers = in_shares(images, lambda share: align(model, share, reading, **settings))
+        beside = in_shares(images, lambda share: controls(model, share, reading, **others, **settings))
     return {
         "reading": reading,
         "meaning": READINGS[reading],

@@ -78,7 +78,7 @@ class TrainConfig:
     clean_share: float = 0.0  # of each batch that stays clean in adversarial training
     start_from: str | None = None  # folder of a finished run whose weights to begin with (fine-tuning)
     seed: int = 0  # of weights, order, augmentation and inner attacks
-    precision: Literal["fp32", "bf16"] = "fp32"  # bf16 is autocast, for GPUs
+    precision: Literal["fp32", "bf16"] = "fp32"  # bf16 is autocast, for GPUs and CPUs with bfloat16 units
     checkpoint_seconds: float = 60.0  # at most this much work is lost to a kill; every epoch's end is kept too
     keep_epochs: tuple[int, ...] = ()  # the weights after these epochs stay, each as a run of its own: OUT/epoch-15
     fit_images: int = 0  # training images for `fit_accuracy` after every epoch (train_accuracy: mean over the epoch)
@@ -116,7 +116,7 @@ class ContrastiveConfig:
     max_scale: float = 100.0  # the learned factor of the cosines stays at or below this
     augment: Literal["none", "crop-flip", "resized-crop"] = "resized-crop"  # resized-crop: half of the area or more
     seed: int = 0  # of weights, order, captions and augmentation
-    precision: Literal["fp32", "bf16"] = "fp32"  # bf16 is autocast, for GPUs
+    precision: Literal["fp32", "bf16"] = "fp32"  # bf16 is autocast, for GPUs and CPUs with bfloat16 units
     checkpoint_seconds: float = 60.0  # at most this much work is lost to a kill; every epoch's end is kept too
     keep_epochs: tuple[int, ...] = ()  # the weights after these epochs stay, each as a run of its own: OUT/epoch-15
 
