@@ -34,6 +34,7 @@ LEDGER = Path(__file__).parents[1] / "results" / "replication"
 LARGE = 100_000  # bytes of an answer from which on it is committed compressed
 TRAINED = "fig4 fig3a fig6 fig3c noise-vs-attack map-correlation corrupted training-length fig1 fig3d certificates"
 DEPTH_1 = "fig2a table1 training-length lambda-dynamics fig5 fig2c fig4 noise-vs-attack"
+LATER = ("remedies", "fragility-over-training")  # beyond the paper, hours by themselves: blocks of their own
 DEPTHS = "fig3a fig3b fig3c fig3d fig4 fig5 table2 lambda-dynamics noise-vs-attack theory-audit fig6"
 
 
@@ -58,7 +59,7 @@ def models(cell: Cell) -> Iterator[Train]:
 class Block:
     name: str
     scale: ScaleName
-    studies: str  # names, or all: those that need no outside weights and train no surrogate
+    studies: str  # names, or all: those that need no outside weights and train no surrogate, less LATER
     depths: tuple[int, ...] | None = None
     passes: tuple[int | None, ...] = (None,)  # so many seeds first, then more: every pass is of use by itself
     wanted: Callable[[Cell], bool] = everything
@@ -68,7 +69,8 @@ class Block:
         listed: list[Cell] = []
         for seeds in self.passes:
             grid = Grid.at(self.scale, depths=self.depths, seeds=seeds)
-            studies, _ = to_run(self.studies.split(), grid, surrogates=self.surrogates)
+            chosen, _ = to_run(self.studies.split(), grid, surrogates=self.surrogates)
+            studies = [study for study in chosen if self.studies != "all" or study.name not in LATER]
             listed += [cell for study in studies for cell in study.cells(grid) if self.wanted(cell)]
         return ordered(listed)
 
@@ -77,6 +79,8 @@ BLOCKS = (
     Block(name="cpu, the first five", scale="cpu", studies="table1 fig2a fig2c fig5 controls"),
     Block(name="cpu, no further training", scale="cpu", studies=TRAINED),
     Block(name="cpu", scale="cpu", studies="all"),
+    Block(name="cpu, fragility over training", scale="cpu", studies="fragility-over-training"),
+    Block(name="cpu, remedies", scale="cpu", studies="remedies"),
     Block(name="paper, depth 1", scale="paper", studies=DEPTH_1, depths=(1,), passes=(1, 3, 5), wanted=as_printed),
     Block(name="paper, theory at depth 1", scale="paper", studies="theory-audit", depths=(1,), passes=(1, 3, 5)),
     Block(name="desk, depths 1 to 4", scale="desk", studies=DEPTHS, depths=(1, 2, 4), passes=(1, 3, None)),

@@ -281,7 +281,7 @@ def _pairs_of(model: MeasuredModel) -> Pairs:
     cosines = rows.numbers("cos")
     kept = np.flatnonzero(rows.where(pairs="own") & np.isfinite(cosines))  # a dead branch has no cosine
     known = decided(cosines, rows.numbers("cos_se"))
-    layers = [str(rows.columns["layer"][i]) for i in kept]
+    layers = [str(rows.columns["layer"][i]) for i in kept.tolist()]
     return Pairs(model.name, model.place, layers, cosines[kept].tolist(), known[kept].tolist())
 
 
