@@ -44,8 +44,7 @@ REPLICATED: tuple[ScaleName, ...] = ("cpu", "paper")
 
 
 def named() -> Iterator[tuple[str, str]]:
-    """Names and folders below results/: the committed pairs, then the replication's first seeds at every depth."""
-    yield from COMMITTED.items()
+    """Names and folders below results/: the replication's first seeds at every depth, and the committed pairs."""
     ledger = Ledger(LEDGER)
     for scale in REPLICATED:
         grid = Grid.at(scale)
@@ -53,6 +52,7 @@ def named() -> Iterator[tuple[str, str]]:
             for name, model in (("vit", grid.vit(0, depth)), ("diffvit", grid.diffvit(0, depth))):
                 if ledger.has(model) and _has_weights(ledger, model):
                     yield f"{scale}-{name}-d{depth}-s0", str(ledger.run_folder(model.key).relative_to(RESULTS))
+    yield from COMMITTED.items()
 
 
 def _has_weights(ledger: Ledger, model: Train) -> bool:
