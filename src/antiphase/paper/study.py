@@ -13,6 +13,7 @@ from antiphase.config import Budget
 from antiphase.measures.stats import Contrast, Unit
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Cell, Train, ordered
+from antiphase.paper.verdict_rule import GAP
 from antiphase.store import Content
 
 if TYPE_CHECKING:
@@ -178,6 +179,9 @@ class Planned:
     of_pair: bool = False  # two given models: over images alone
     power_by_plan: Callable[[], float | None] = lambda: None  # called when asked for: lists of cells do without
     seeds_by_plan: Callable[[], int | None] = lambda: None
+    margin: float = GAP  # what it must show: a gap of five points, or that nothing lies beyond a margin
+    images_there: int = 0  # that would count if all of the data set were taken
+    images_by_plan: Callable[[], int | None] = lambda: None
 
     @cached_property
     def power(self) -> float | None:
@@ -188,6 +192,11 @@ class Planned:
     def seeds_needed(self) -> int | None:
         """Of every model, to see it with probability 0.8; None: more than one would train."""
         return self.seeds_by_plan()
+
+    @cached_property
+    def images_needed(self) -> int | None:
+        """Of a given pair, to see its margin with probability 0.8; None where seeds count as well."""
+        return self.images_by_plan()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +217,8 @@ class Prediction:
         Any, ...
     ] = ()  # of models, whose weighted sum it is; of a rank correlation the two numbers of each layer
     direction_of: tuple[Any, ...] = ()  # groups whose sum says which direction it should have
+    premise: bool = False  # what the claim takes for granted
+    clusters: tuple[str, ...] = ()  # of a rank correlation: which of the things that are ranked are alike
 
     def witnesses(self, grid: Grid) -> list[Train]:
         """Of the models trained here: a published one has no accuracy to reach."""
