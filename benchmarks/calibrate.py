@@ -2,13 +2,18 @@
 
 Two parts, each kept cell by cell in benchmarks/calibration.json, so that a run that was stopped goes on:
 - coverage: the 95 % interval of a paired difference that is truly 0, over a grid of seeds, images, rates and spreads;
-- verdicts: each claim in simulated worlds (benchmarks/worlds.py) without an effect and with one of five points.
+- verdicts: each claim in simulated worlds (benchmarks/worlds.py) without an effect and with one of five points, and some claims
+  in worlds that have something in them which the claim does not say (HARDER).
+
+--claims and --worlds: more worlds for some claims, on top of those that were simulated before. After a change of one rule,
+`--part verdicts --claims E6 --afresh` forgets those of that claim alone.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -30,7 +35,18 @@ from antiphase.paper.study import Prediction
 from antiphase.paper.verdict_rule import GAP, POWER
 from antiphase.rates import wilson
 from antiphase.scales import ScaleName
-from benchmarks.worlds import IMAGE_SD, OWN_SD, World, deciding, logit_of, logit_sd, verdict_in
+from benchmarks.worlds import (
+    HARDER,
+    IMAGE_SD,
+    OWN_SD,
+    Truth,
+    World,
+    deciding,
+    everywhere,
+    logit_of,
+    logit_sd,
+    verdict_in,
+)
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PAGE = ROOT / "benchmarks" / "calibration.json", ROOT / "docs" / "statistics.md"
@@ -38,6 +54,7 @@ SEED_SDS, IMAGES, SEEDS, RATES = (0.0, 0.01, 0.03, 0.05), (200, 512, 1_000, 10_0
 SIMULATIONS, WORLDS = 10_000, 300
 COVERED = (0.935, 0.985)  # what a nominal 95 % should give
 AT_ONCE = 4_000_000  # numbers in memory
+HARD = "harder"
 SCALES: tuple[ScaleName, ...] = ("cpu", "desk")
 
 
@@ -87,8 +104,15 @@ def predictions_at(scale: ScaleName) -> dict[str, list[Prediction]]:
     return deciding(studies().values(), Grid.at(scale, pair=(clip, diffclip)))
 
 
-def verdicts_of(scale: ScaleName, claim: str, effect: float, worlds: int) -> dict[str, int]:
-    return dict(Counter(verdict_in(World(seed), predictions_at(scale)[claim], effect) for seed in range(worlds)))
+def verdicts_of(scale: ScaleName, claim: str, truth: Truth, worlds: Iterable[int]) -> dict[str, int]:
+    return dict(Counter(verdict_in(World(seed), predictions_at(scale)[claim], truth) for seed in worlds))
+
+
+def verdict_cells(scale: ScaleName) -> dict[str, tuple[str, Truth]]:
+    """By name, as results are kept: a claim, and what is true in its worlds."""
+    claims = decidable(scale)
+    cells = {f"{claim} {effect}": (claim, everywhere(effect)) for effect in (0.0, GAP) for claim in claims}
+    return cells | {f"{claim} {HARD}": (claim, HARDER[claim][1]) for claim in claims if claim in HARDER}
 
 
 def decidable(scale: ScaleName) -> list[str]:
@@ -128,10 +152,12 @@ interval still reaches 3.7 / n. Where there is only one trained pair of models, 
 is called "of this pair".
 
 **The rule** by which claims are decided is in [studies.md](studies.md#numbers-and-verdicts). A claim about a depth trend is
-decided by a least-squares line in log depth through all trained models. A rank correlation over layers (E6: over
-corruptions) is tested by permuting them, in the same way for all seeds of a depth; that of E9 over seeds, by permuting seeds in
-the same way for all epochs. If an attack did not fool an image at any
-distance, the distance is censored: the image counts as not fooled within any radius."""
+decided by a least-squares line in log depth through all trained models. A rank correlation over layers is tested by
+permuting them, in the same way for all seeds of a depth; that of E9 over seeds, by permuting seeds in the same way for all
+epochs. What is alike is not exchangeable: the corruptions of E6 are
+permuted within their families only, and Student's t of the seeds' own rank correlations must decide as well. Its worlds
+have families that share an effect, and trainings that each have a relation of their own. If an attack did not fool an image
+at any distance, the distance is censored: the image counts as not fooled within any radius."""
 
 
 def _coverage_section(cells: dict[str, float]) -> str:
@@ -168,6 +194,8 @@ def _plan_section() -> str:
         f"A contrast is informative if the plan gives it power {POWER:g} for a gap of {100 * GAP:.0f} points. The plan assumes",
         f"that paired differences of two trainings spread by {100 * PLAN.seed_sd:.0f} points, that two models differ on",
         f"{100 * PLAN.disagreement:.0f} % of the images, and that {100 * PLAN.accuracy:.0f} % are classified correctly.",
+        "One rate that is held against a threshold (K4: 95 %) varies over images as a rate at that threshold does, so that it",
+        f"needs {PLAN.against(0.95).seeds_needed(230, GAP)} seeds with 230 images.",
         "The plan only determines which contrasts may decide a claim: intervals use the spread that was measured, and every",
         "verdict prints the power that follows from that spread.",
         "",
@@ -184,27 +212,39 @@ def _plan_section() -> str:
 def _verdict_section(scale: str, cells: dict[str, dict[str, int]]) -> str:
     lines = [f"## Verdicts in simulated worlds, scale `{scale}`", ""]
     lines += [
-        f"Each claim was decided in {WORLDS} simulated worlds without the effect and as many with it. Without it the true value",
+        f"Each claim was decided in {WORLDS} simulated worlds or more without the effect and with it. Without it the true value",
         "of every contrast is 0 (or exactly the threshold, if the claim is about one). The verdicts supported, partly",
         "supported, and not supported because the opposite holds are then wrong; not supported because there is no effect is",
         "right. With the effect every contrast is truly five points (or two points beyond the threshold), and not supported is",
         "wrong. Power is how often the claim is then supported; it is 0 for a claim whose contrasts cannot decide by the plan",
         "above. 95 % intervals of the rates (Wilson).",
         "",
-        "| claim | wrong without the effect | wrong with it | power | partly supported with it |",
-        "|---|---|---|---|---|",
+        "| claim | worlds | wrong without the effect | wrong with it | power | partly supported with it |",
+        "|---|---|---|---|---|---|",
     ]
     for claim in CLAIMS:
         if f"{claim} {GAP}" not in cells:
             continue
         without, within = cells[f"{claim} 0.0"], cells[f"{claim} {GAP}"]
-        wrong = sum(without.get(o, 0) for o in ("supported", "partly supported", "not supported"))
         columns = [
-            (wrong, without),
+            (_wrong(without), without),
             *((within.get(o, 0), within) for o in ("not supported", "supported", "partly supported")),
         ]
-        lines.append(f"| {claim} | " + " | ".join(_rate(hits, sum(of.values())) for hits, of in columns) + " |")
+        rates = " | ".join(_rate(hits, sum(of.values())) for hits, of in columns)
+        lines.append(f"| {claim} | {sum(without.values()):,} | {rates} |")
+    if hard := [claim for claim in HARDER if f"{claim} {HARD}" in cells]:
+        lines += ["", "Worlds without the effect that have something else in them:", ""]
+        lines += ["| claim | what is true in them | worlds | wrong |", "|---|---|---|---|"]
+    for claim in hard:
+        of = cells[f"{claim} {HARD}"]
+        n = sum(of.values())
+        lines.append(f"| {claim} | {HARDER[claim][0]} | {n:,} | {_rate(_wrong(of), n)} |")
     return "\n".join(lines)
+
+
+def _wrong(without: dict[str, int]) -> int:
+    """Verdicts that say something of worlds in which nothing is to be said."""
+    return sum(without.get(o, 0) for o in ("supported", "partly supported", "not supported"))
 
 
 def _rate(hits: int, n: int) -> str:
@@ -223,10 +263,14 @@ def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=("coverage", "verdicts", "page"), help="one part only")
     parser.add_argument("--afresh", action="store_true", help="forget what was simulated before")
+    parser.add_argument("--claims", help="verdicts of these claims only: K16,K8")
+    parser.add_argument("--scales", default=",".join(SCALES), help="verdicts at these scales only")
+    parser.add_argument("--worlds", type=int, default=WORLDS, help=f"so many per claim and effect ({WORLDS})")
     asked = parser.parse_args(words)
+    claims = list(CLAIMS) if asked.claims is None else asked.claims.split(",")
     torch.set_num_threads(1)
     kept: dict[str, Any] = {"coverage": {}, "verdicts": {}}
-    if RESULTS.exists() and not asked.afresh:
+    if RESULTS.exists() and not (asked.afresh and asked.claims is None):
         kept = files.read_json(RESULTS)
     if asked.part in (None, "coverage"):
         for cell in coverage_cells():
@@ -235,13 +279,17 @@ def main(words: list[str] | None = None) -> None:
                 files.write_json(RESULTS, kept)
                 print("coverage", _name(*cell), kept["coverage"][_name(*cell)], flush=True)
     if asked.part in (None, "verdicts"):
-        for scale, effect in product(SCALES, (0.0, GAP)):
+        for scale in (scale for scale in SCALES if scale in asked.scales.split(",")):
             of_scale = kept["verdicts"].setdefault(scale, {})
-            for claim in decidable(scale):
-                if f"{claim} {effect}" not in of_scale:
-                    of_scale[f"{claim} {effect}"] = verdicts_of(scale, claim, effect, WORLDS)
+            for name, (claim, truth) in verdict_cells(scale).items():
+                if claim not in claims:
+                    continue
+                known = Counter({} if asked.afresh else of_scale.get(name, {}))
+                if known.total() < asked.worlds:
+                    more = verdicts_of(scale, claim, truth, range(known.total(), asked.worlds))
+                    of_scale[name] = dict(known + Counter(more))
                     files.write_json(RESULTS, kept)
-                    print("verdicts", scale, claim, effect, of_scale[f"{claim} {effect}"], flush=True)
+                    print("verdicts", scale, name, of_scale[name], flush=True)
     PAGE.write_text(page(kept))
 
 

@@ -7,7 +7,7 @@ with the same effects and normal noise. S seeds, n images.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import zip_longest
@@ -18,16 +18,20 @@ import numpy as np
 from scipy.optimize import brentq
 
 from antiphase.measures.seed_intervals import PerImage
-from antiphase.measures.stats import Contrast
+from antiphase.measures.stats import Array, Contrast
 from antiphase.paper.claims import CLAIMS
 from antiphase.paper.contrasts import Group
 from antiphase.paper.grid import Grid
 from antiphase.paper.questions import Model, Train, UserClip
 from antiphase.paper.series import ALIKE, Series
 from antiphase.paper.study import Prediction, Study
-from antiphase.paper.verdict_rule import decide
+from antiphase.paper.verdict_rule import GAP, decide
 
+Truth = Callable[[Prediction], tuple[float, float]]  # the true value of a contrast, and of what gives its direction
 IMAGE_SD, OWN_SD = 1.5, 0.7  # of an image's effect on the logit: for all models, and for one architecture
+FAMILY_SD, MEMBER_SD = 1.0, 0.5  # of things in clusters: what all members share, and what each has of its own
+SEED_SD, SLOPE_SD = 0.5, 0.5  # of one training: what it adds to either, and its own relation of the two numbers
+PREMISE = 0.08  # how true a premise is where nothing else of a claim is
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
 
 
@@ -105,18 +109,21 @@ def aim(groups: Sequence[Group], base: float, target: float) -> list[list[float]
     return numbers(brentq(off, low, high, xtol=1e-7))
 
 
-def contrast_in(world: World, prediction: Prediction, target: float) -> Contrast:
-    """A contrast in a world in which its true value is the target, and so is that of what gives its direction."""
+def contrast_in(world: World, prediction: Prediction, target: float, like: float | None = None) -> Contrast:
+    """A contrast in a world in which its true value is the target, and so is (or `like` is) that of what gives its direction."""
     if prediction.ranks_seeds:
         return _courses_in(world, prediction, target)
     if prediction.planned.power is None:
-        return _ranks_in(world, prediction, target)
+        ranks = _clusters_in if prediction.clusters else _ranks_in
+        return ranks(world, prediction, target)
     known: dict[int, tuple[float, bool]] = {}
-    for groups in filter(None, (prediction.groups, prediction.direction_of)):
+    for groups, value in ((prediction.groups, target), (prediction.direction_of, target if like is None else like)):
+        if not groups:
+            continue
         of_rates = prediction.unit == "points"
         single = len(groups) == 1 and len(groups[0].series) == 1
         base = world.base if of_rates else (0.0 if single else 1.0)
-        for group, numbers in zip(groups, aim(groups, base, target)):
+        for group, numbers in zip(groups, aim(groups, base, value)):
             known |= {id(one): (number, of_rates) for one, number in zip(group.series, numbers)}
     return prediction.contrast(lambda series: world.number(series, *known[id(series)]))
 
@@ -164,6 +171,28 @@ def _epoch(series: Series) -> int:
     return model.after or model.training.epochs
 
 
+def _clusters_in(world: World, prediction: Prediction, target: float) -> Contrast:
+    """Two numbers of things in clusters. Members of a cluster share an effect on either; trainings differ, and each has a
+    relation of the two numbers of its own, which is 0 on average. Unrelated otherwise, or alike where there is an effect."""
+    random, names = np.random.default_rng([world.seed, 8]), dict.fromkeys(prediction.clusters)
+    trainings = len(prediction.groups[0].series[0].cells)
+
+    def drawn(of_cluster: float, of_member: float, *shape: int) -> Array:
+        shared = {name: random.normal(0, of_cluster, shape) for name in names}
+        return np.stack([shared[name] + random.normal(0, of_member, shape) for name in prediction.clusters])
+
+    x, y = (drawn(FAMILY_SD, MEMBER_SD, 1) for _ in range(2))
+    first, second = (
+        profile + drawn(SEED_SD, SEED_SD, trainings) for profile in (x, x + 0.3 * y if target else y)
+    )  # (things, S)
+    second = second + random.normal(0, SLOPE_SD, trainings) * first
+    known: dict[int, PerImage] = {}
+    for group, *of_thing in zip(prediction.groups, first, second):
+        for one, values in zip_longest(group.series, of_thing, fillvalue=np.zeros(trainings)):
+            known[id(one)] = PerImage(values[:, None], np.ones((trainings, 1)), "models")
+    return prediction.contrast(lambda series: known[id(series)])
+
+
 def deciding(studies: Iterable[Study], grid: Grid) -> dict[str, list[Prediction]]:
     """The predictions of each claim under the reading that decides it."""
     listed: dict[str, list[Prediction]] = {claim: [] for claim in CLAIMS}
@@ -173,10 +202,35 @@ def deciding(studies: Iterable[Study], grid: Grid) -> dict[str, list[Prediction]
     return {claim: [p for p in of if p.reading == of[0].reading] for claim, of in listed.items() if of}
 
 
-def verdict_in(world: World, predictions: Sequence[Prediction], effect: float) -> str:
-    """The verdict on a claim where every contrast has this true value; one that is a distance to a threshold is that of two
-    points where there is an effect, and 0 where there is none. Not supported because nothing is there is "no effect"."""
-    contrasts = [contrast_in(world, p, (ALIKE if effect else 0.0) if p.threshold else effect) for p in predictions]
+def everywhere(effect: float) -> Truth:
+    """Every contrast has this true value; one that is a distance to a threshold that of two points where there is an effect, and
+    0 where there is none."""
+
+    def truth(prediction: Prediction) -> tuple[float, float]:
+        value = (ALIKE if effect else 0.0) if prediction.threshold else effect
+        return value, value
+
+    return truth
+
+
+def _only_its_premise(prediction: Prediction) -> tuple[float, float]:
+    return (PREMISE if prediction.premise else 0.0), 0.0
+
+
+def _nothing_that_agrees(_: Prediction) -> tuple[float, float]:
+    return 0.0, GAP
+
+
+HARDER: dict[str, tuple[str, Truth]] = {  # worlds without the effect that have more in them than zeros, by claim
+    "K3": (f"only its premise is true ({100 * PREMISE:.0f} points)", _only_its_premise),
+    "K11": (f"single runs have a direction ({100 * GAP:.0f} points), the union has none", _nothing_that_agrees),
+    "K23": (f"PGD has a direction ({100 * GAP:.0f} points), AutoAttack has none", _nothing_that_agrees),
+}
+
+
+def verdict_in(world: World, predictions: Sequence[Prediction], truth: Truth) -> str:
+    """The verdict on a claim in a world. Not supported because nothing is there is "no effect"."""
+    contrasts = [contrast_in(world, p, *truth(p)) for p in predictions]
     verdict = decide(contrasts, floor=0.0)
     return (
         "no effect" if verdict.outcome == "not supported" and verdict.why.startswith("no effect") else verdict.outcome

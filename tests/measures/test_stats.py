@@ -93,3 +93,12 @@ def test_the_chance_of_a_rank_correlation_counts_orders_of_the_layers_not_seeds(
     assert ranked_alike([(rising, -rising)])["p_below"] == pytest.approx(1 / 24)
     two = ranked_alike([(rising, rising), (rising[:3], rising[:3])])
     assert (two["p_above"], two["models"]) == (pytest.approx(1 / 144), 20)
+
+
+def test_within_clusters_only_their_members_change_places():
+    rising = np.arange(4.0)[:, None]
+    pairs = ["a", "b", "a", "b"]
+    assert ranked_alike([(rising, rising)], pairs)["p_above"] == pytest.approx(1 / 4)  # of 2! * 2! orders
+    clusters, alike = [name for name in "abcd" for _ in range(4)], np.repeat(np.arange(4.0), 4)[:, None]
+    assert ranked_alike([(alike, alike)])["p_above"] < 0.001
+    assert ranked_alike([(alike, alike)], clusters)["p_above"] == 1  # what clusters share is no evidence

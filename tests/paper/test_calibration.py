@@ -1,7 +1,17 @@
 """A slice of `make calibrate`: intervals cover, and the page says what was simulated."""
 
 import pytest
-from benchmarks.calibrate import COVERED, PAGE, RESULTS, SIMULATIONS, WORLDS, coverage, coverage_cells, decidable, page
+from benchmarks.calibrate import (
+    COVERED,
+    PAGE,
+    RESULTS,
+    SIMULATIONS,
+    WORLDS,
+    coverage,
+    coverage_cells,
+    page,
+    verdict_cells,
+)
 
 from antiphase import files
 
@@ -19,5 +29,5 @@ def test_the_page_of_statistics_is_what_the_simulations_gave():
     assert len(kept["coverage"]) == len(coverage_cells()) == 144
     assert SIMULATIONS >= 10_000
     for scale, cells in kept["verdicts"].items():
-        assert {name.split()[0] for name in cells} == set(decidable(scale))
-        assert all(sum(outcomes.values()) == WORLDS for outcomes in cells.values())
+        assert all(sum(outcomes.values()) >= WORLDS for outcomes in cells.values())
+        assert set(cells) == set(verdict_cells(scale))

@@ -331,6 +331,10 @@ class Plan:
     disagreement: float = 0.25  # share of the images on which two models differ
     accuracy: float = 0.45  # share of the images that a model classifies correctly
 
+    def against(self, rate: float) -> Plan:
+        """For one rate that is held against another number: over images it varies as it would if it were that number."""
+        return replace(self, disagreement=rate * (1 - rate))
+
     def power(self, weights: Sequence[float], seeds: Sequence[int], images: float, gap: float) -> float:
         """The chance to see this gap by so many seeds of each group and so many images that count."""
         if min(seeds) < 2 or images < 1:
@@ -344,6 +348,11 @@ class Plan:
     def power_of_pair(self, images: float, gap: float) -> float:
         """The same of two given models: over images alone."""
         return power(gap, np.nan, np.inf, self.disagreement / max(images, 1.0))
+
+    def images_needed(self, gap: float, chance: float = 0.8) -> int:
+        """Fewest images by which two given models show this gap with this probability."""
+        errors = scipy.stats.norm.isf(0.025) + scipy.stats.norm.isf(1 - chance)
+        return int(np.ceil(self.disagreement * (errors / gap) ** 2))
 
     def seeds_needed(self, images: float, gap: float, chance: float = 0.8, most: int = 50) -> int | None:
         """Fewest seeds of one group that show this gap with this probability; None: more than `most`."""

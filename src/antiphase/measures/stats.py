@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any, Literal
 
 import numpy as np
@@ -205,29 +205,52 @@ def spearman(x: Array, y: Array) -> dict[str, Any] | None:
     return {"rho": rho, "p": p, "n": len(a)}
 
 
-def ranked_alike(groups: Sequence[tuple[Array, Array]]) -> dict[str, Any]:
+def ranked_alike(groups: Sequence[tuple[Array, Array]], clusters: Sequence[str] = ()) -> dict[str, Any]:
     """Do two numbers rank the layers of models alike? Mean rank correlation over models, tested by permuting layers.
 
     A group is the models of one depth, (L, S) and (L, S). Models that were trained alike but for their seed share what layers
     do, so all seeds of a depth are permuted together: they are one observation of its layers. `least_p` is the smallest p that
-    so few layers can give.
+    so few layers can give. Where things that are ranked belong to `clusters`, whose members are alike (a name for each of L),
+    only the members of a cluster are exchangeable, and only those are permuted. `each` is the correlation of every model.
     """
     models = sum(x.shape[1] for x, _ in groups)
-    orders = math.prod(math.factorial(len(x)) for x, _ in groups)
-    products = [_standard_ranks(x) @ _standard_ranks(y).T / models for x, y in groups]  # (L, L): layer of x, layer of y
+    ranks = [(_standard_ranks(x), _standard_ranks(y)) for x, y in groups]
+    each = np.concatenate([(x * y).sum(axis=0) for x, y in ranks])  # (S of all depths,)
+    products = [x @ y.T / models for x, y in ranks]  # (L, L): layer of x, layer of y
+    blocks = [_blocks(clusters or [""] * len(m)) for m in products]
     rho = float(sum(np.trace(m) for m in products))
+    orders = math.prod(math.factorial(len(block)) for of_group in blocks for block in of_group)
     if orders <= math.factorial(ALL_ORDERS):
-        each = [_permuted(m, np.array(list(permutations(range(len(m)))))) for m in products]
-        permuted = np.sum(np.meshgrid(*each), axis=0).ravel()  # every order of one depth with every order of the others
+        sums = [_permuted(m, _all_orders(of_group)) for m, of_group in zip(products, blocks)]
+        permuted = np.sum(np.meshgrid(*sums), axis=0).ravel()  # every order of one depth with every order of the others
         counted, more = len(permuted), 0
     else:
         draw = np.random.default_rng([models, DRAWN_ORDERS])
         counted, more = DRAWN_ORDERS, 1  # the order as it is, and all others drawn
-        drawn = [draw.permuted(np.tile(np.arange(len(m)), (DRAWN_ORDERS - 1, 1)), axis=1) for m in products]
+        drawn = [_drawn_orders(draw, of_group, DRAWN_ORDERS - 1) for of_group in blocks]
         permuted = sum(_permuted(m, order) for m, order in zip(products, drawn))
     above, below = ((more + int((sign * (permuted - rho) >= -1e-12).sum())) / counted for sign in (1, -1))
     least = max(1 / orders, 1 / DRAWN_ORDERS)
-    return {"rho": rho, "p_above": above, "p_below": below, "models": models, "least_p": least}
+    return {"rho": rho, "p_above": above, "p_below": below, "models": models, "least_p": least, "each": each}
+
+
+def _blocks(clusters: Sequence[str]) -> list[Any]:
+    """The places of each cluster's members."""
+    return [np.flatnonzero(np.array(clusters) == name) for name in dict.fromkeys(clusters)]
+
+
+def _all_orders(blocks: Sequence[Any]) -> Any:
+    """(R, L): every order in which members of a cluster change places among each other"""
+    orders = [np.concatenate(order) for order in product(*(permutations(block) for block in blocks))]
+    return np.array(orders)[:, np.argsort(np.concatenate(blocks))]
+
+
+def _drawn_orders(draw: np.random.Generator, blocks: Sequence[Any], number: int) -> Any:
+    """(number, L): some of them"""
+    orders = np.empty((number, sum(map(len, blocks))), dtype=np.int64)
+    for block in blocks:
+        orders[:, block] = draw.permuted(np.tile(block, (number, 1)), axis=1)
+    return orders
 
 
 def _standard_ranks(values: Array) -> Array:

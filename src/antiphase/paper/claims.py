@@ -62,6 +62,8 @@ def _plan(claim: str, planned: list[Planned]) -> dict[str, Any]:
     powers = [plan.power for plan in planned if plan.power is not None]
     enough = [plan for plan in planned if plan.power is None or plan.power >= POWER]
     needed = [plan.seeds_needed for plan in planned if not plan.of_pair]
+    of_pair = [(plan.images_needed, plan) for plan in planned if plan.images_needed is not None]
+    most = max(of_pair, key=lambda one: one[0], default=None)
     return {
         "claim": claim,
         "statement": CLAIMS[claim],
@@ -71,8 +73,14 @@ def _plan(claim: str, planned: list[Planned]) -> dict[str, Any]:
         "images": min(plan.images for plan in planned),
         "of_pair": any(plan.of_pair for plan in planned),
         "seeds_needed": None if not needed or None in needed or not powers else max(n for n in needed if n is not None),
+        "pair_needs": None if most is None else _needs(*most),
         "power": [min(powers), max(powers)] if powers else None,
     }
+
+
+def _needs(images: int, plan: Planned) -> dict[str, Any]:
+    """Of a given pair: the images that its most demanding contrast needs, for which margin, and what there is."""
+    return {"images": images, "margin": plan.margin, "given": plan.images, "there": plan.images_there}
 
 
 def verdicts(

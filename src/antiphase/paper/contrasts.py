@@ -12,6 +12,7 @@ from antiphase.measures.seed_intervals import (
     Estimate,
     PerImage,
     PerSeed,
+    Plan,
     Statistic,
     combined,
     difference,
@@ -20,9 +21,9 @@ from antiphase.measures.seed_intervals import (
 )
 from antiphase.measures.stats import Array, Contrast, Unit, ranked_alike
 from antiphase.paper.questions import UserClip
-from antiphase.paper.series import ALIKE, PLAN, Series
+from antiphase.paper.series import ALIKE, ON_BOTH_SIDES, PLAN, Series
 from antiphase.paper.study import Missing, Planned, Prediction
-from antiphase.paper.verdict_rule import GAP, LEVEL, POINT, SATURATED
+from antiphase.paper.verdict_rule import GAP, LEVEL, POINT, POWER, SATURATED
 
 Numbers = Callable[[Series], PerImage]  # where a contrast gets the number of a series from: a ledger, or a simulation
 
@@ -79,12 +80,16 @@ def predict(
     *,
     unit: Unit = "points",
     threshold: bool = False,
+    against: float | None = None,
+    margin: float = GAP,
+    chance: float = POWER,
     optional: bool = False,
     says: str = "",
     premise: bool = False,
 ) -> Prediction:
     """A statistic of the series that the claim says is above 0; `threshold` where it is a distance to one, and no effect;
-    `optional` where a study does not compute it by itself; `says` and `premise` as in the rule (verdict_rule.py)."""
+    `against` is that threshold where one rate is held against it; `margin` what must be seen, with this `chance`; `optional`
+    where a study does not compute it by itself; `says` and `premise` as in the rule (verdict_rule.py)."""
     return predict_sum(
         claim,
         name,
@@ -93,6 +98,9 @@ def predict(
         [Group(tuple(series), statistic)],
         unit=unit,
         threshold=threshold,
+        against=against,
+        margin=margin,
+        chance=chance,
         optional=optional,
         says=says,
         premise=premise,
@@ -108,6 +116,9 @@ def predict_sum(
     *,
     unit: Unit = "points",
     threshold: bool = False,
+    against: float | None = None,
+    margin: float = GAP,
+    chance: float = POWER,
     optional: bool = False,
     direction_of: Sequence[Group] = (),
     among: int = 1,
@@ -120,7 +131,7 @@ def predict_sum(
     for both directions and all `among` which it is one), the contrast decides nothing.
     """
     every = [one for group in (*groups, *direction_of) for one in group.series]
-    planned = _planned(groups)
+    planned = _planned(groups, PLAN if against is None else PLAN.against(against), margin, chance)
 
     def contrast(numbers: Numbers) -> Contrast:
         try:
@@ -156,6 +167,7 @@ def predict_sum(
         unit,
         threshold,
         optional,
+        premise,
     )
 
 
@@ -196,7 +208,7 @@ def _saturated(parts: Sequence[PerSeed]) -> bool:
     return min(rates) > SATURATED[1] or max(rates) < SATURATED[0]
 
 
-def _planned(groups: Sequence[Group]) -> Planned:
+def _planned(groups: Sequence[Group], plan: Plan, margin: float, chance: float) -> Planned:
     """Seeds, images, and the power that follows; for a pair of the user's own, over images alone."""
     seeds, images = [group.seeds for group in groups], min(one.planned_images for g in groups for one in g.series)
     pair = any(isinstance(model, UserClip) for group in groups for one in group.series for model in one.models)
@@ -205,8 +217,11 @@ def _planned(groups: Sequence[Group]) -> Planned:
         seeds=min(seeds),
         images=int(images),
         of_pair=pair,
-        power_by_plan=lambda: PLAN.power_of_pair(images, GAP) if pair else PLAN.power(weights, seeds, images, GAP),
-        seeds_by_plan=lambda: None if pair else PLAN.seeds_needed(images, GAP),
+        power_by_plan=lambda: plan.power_of_pair(images, GAP) if pair else plan.power(weights, seeds, images, GAP),
+        seeds_by_plan=lambda: None if pair else plan.seeds_needed(images, GAP),
+        margin=margin,
+        images_there=int(min(one.images_there for g in groups for one in g.series)),
+        images_by_plan=lambda: plan.images_needed(margin, chance) if pair else None,
     )
 
 
@@ -224,6 +239,8 @@ def _prediction(
     threshold: bool = False,
     optional: bool = False,
     ranks_seeds: bool = False,
+    premise: bool = False,
+    clusters: tuple[str, ...] = (),
 ) -> Prediction:
     cells = [cell for one in series for cell in one.sources]
     models = [model for one in series for model in one.models]
@@ -241,6 +258,8 @@ def _prediction(
         groups=groups,
         direction_of=direction_of,
         ranks_seeds=ranks_seeds,
+        premise=premise,
+        clusters=clusters,
     )
 
 
@@ -253,9 +272,15 @@ def predict_ranks(
     *,
     sign: int = 1,
     over: str = "layers",
+    clusters: Sequence[str] = (),
 ) -> Prediction:
     """Two numbers rank the layers of models alike (sign 1) or in opposite order (-1): one series per layer of each depth. Or
-    other things than layers, by a word for them; the second number may be a statistic of several series."""
+    other things than layers, by a word for them; the second number may be a statistic of several series.
+
+    Where some of these things are alike, `clusters` names the cluster of each. Then two tests must both decide: one that permutes
+    within clusters, and Student's t of the models' own rank correlations, since a relation that changes from seed to seed is
+    none of the architecture.
+    """
     grouped = [(x, [one if isinstance(one, Group) else Group((one,)) for one in y]) for x, y in by_depth]
     layers = tuple(Group((one, *group.series)) for x, y in grouped for one, group in zip(x, y))
 
@@ -268,7 +293,7 @@ def predict_ranks(
             for x, y in grouped
         ]
 
-    return _rank_prediction(claim, name, part, reading, ranked, layers, over)
+    return _rank_prediction(claim, name, part, reading, ranked, layers, over, clusters=clusters)
 
 
 def predict_seed_ranks(
@@ -297,6 +322,7 @@ def _rank_prediction(
     over: str,
     *,
     ranks_seeds: bool = False,
+    clusters: Sequence[str] = (),
 ) -> Prediction:
     """`ranked`: what `ranked_alike` takes; `over`: a word for what is ranked and permuted."""
     every = [one for group in groups for one in group.series]
@@ -310,8 +336,16 @@ def _rank_prediction(
             return Contrast(name=name, unit="", missing=f"no row of {gap}")
         if not all(np.isfinite(array).all() for pair in arrays for array in pair):
             return Contrast(name=name, unit="")
-        test = ranked_alike(arrays)
-        few = f"so few {over} give a p of {test['least_p']:.2g} at best, {LEVEL:g} is asked"
+        test = ranked_alike(arrays, clusters)
+        above, below, needs = test["p_above"], test["p_below"], ""
+        if test["least_p"] >= LEVEL:
+            needs = f"so few {over} give a p of {test['least_p']:.2g} at best, {LEVEL:g} is asked"
+        if clusters:
+            over_seeds = combined([(1.0, PerSeed(test["each"], {}, planned.images, shares=False))])
+            assert over_seeds is not None  # a rank correlation of what does not vary is 0
+            above, below = max(above, over_seeds.p_above()), max(below, over_seeds.p_below())
+            if test["models"] < 2:
+                needs = "one seed says nothing of others"
         return Contrast(
             name=name,
             value=test["rho"],
@@ -320,12 +354,24 @@ def _rank_prediction(
             n=planned.images,
             correct=planned.images,
             surrogate=any(one.surrogate for one in every),
-            p_above=test["p_above"],
-            p_below=test["p_below"],
-            needs=few if test["least_p"] >= LEVEL else "",
+            p_above=above,
+            p_below=below,
+            needs=needs,
         )
 
-    return _prediction(claim, name, part, reading, every, contrast, planned, groups, unit="", ranks_seeds=ranks_seeds)
+    return _prediction(
+        claim,
+        name,
+        part,
+        reading,
+        every,
+        contrast,
+        planned,
+        groups,
+        unit="",
+        ranks_seeds=ranks_seeds,
+        clusters=tuple(clusters),
+    )
 
 
 def at_least(a: Array, b: Array) -> Array:
@@ -344,8 +390,19 @@ def about_equal(
     def not_below(a: Array, b: Array) -> Array:
         return ALIKE + (a - b)
 
-    margin = f"{100 * ALIKE:.0f} points"
+    points = f"{100 * ALIKE:.0f} points"
     return [
-        predict(claim, f"{margin} {sign} ({what})", part, reading, series, statistic, threshold=True, says=says)
+        predict(
+            claim,
+            f"{points} {sign} ({what})",
+            part,
+            reading,
+            series,
+            statistic,
+            threshold=True,
+            margin=ALIKE,
+            chance=ON_BOTH_SIDES,
+            says=says,
+        )
         for sign, statistic in (("-", not_above), ("+", not_below))
     ]

@@ -70,8 +70,13 @@ FULL = {  # images of the train and test split, where all of them are used
 }
 
 
+def available(images: Images) -> int:
+    """Of this data set and split."""
+    return FULL.get(images.data, (1_000, 1_000))[images.split == "test"]
+
+
 def count(images: Images) -> int:
-    whole = FULL.get(images.data, (1_000, 1_000))[images.split == "test"]
+    whole = available(images)
     return min(images.n or whole, whole)
 
 

@@ -23,8 +23,19 @@ from antiphase.measures.seed_intervals import PerSeed, difference
 from antiphase.models.clip_config import VARIANTS, clip_of_sizes
 from antiphase.models.config import Attention, Differential, Softmax, ViTConfig
 from antiphase.paper.questions import Ask, Images, Model, Train, TrainClip, UserClip
-from antiphase.paper.series import Series, Success, Values, difference_line, line, trained_lines
+from antiphase.paper.series import (
+    ALIKE,
+    ON_BOTH_SIDES,
+    PLAN,
+    Series,
+    Success,
+    Values,
+    difference_line,
+    line,
+    trained_lines,
+)
 from antiphase.paper.study import FIGURE_ONLY, Answers, Label, Line, Tick
+from antiphase.paper.verdict_rule import GAP
 from antiphase.scales import SCALES, Scale, ScaleName
 from antiphase.training.config import ContrastiveConfig, TrainConfig
 
@@ -214,9 +225,17 @@ class Grid:
 
     @property
     def _images_of_clip(self) -> int:
-        """A given pair has one training of each, so images alone must show a gap: at least as many as that takes."""
+        """A given pair has one training of each, so images alone must show a gap. At the paper scale so many that they also show
+        that two models are equal within two points (K10); elsewhere that would take days."""
         own = self.s.eval_images or CLIP_IMAGES
-        return max(own, CLIP_IMAGES) if self.pair is not None and self.scale != "smoke" else own
+        if self.pair is None or self.scale == "smoke":
+            return own
+        return max(own, PLAN.images_needed(ALIKE, ON_BOTH_SIDES) if self.scale == "paper" else CLIP_IMAGES)
+
+    def enough_for_pair(self, n: int) -> int:
+        """Of measures of a given pair: so many images, and no fewer than show a gap of five points over images alone."""
+        given = self.pair is not None and self.published and self.scale != "smoke"
+        return max(n, PLAN.images_needed(GAP)) if given else n
 
     def clip_widths(self) -> tuple[int, ...]:
         """Of patches: for images of 224 pixels, else those of the scale."""

@@ -21,9 +21,10 @@ from antiphase.measures.seed_intervals import (
     estimated,
 )
 from antiphase.measures.stats import Array, Unit, decided, mcnemar
-from antiphase.paper.cost import count
-from antiphase.paper.questions import Ask, Cell, Model
+from antiphase.paper.cost import available, count
+from antiphase.paper.questions import Ask, Cell, Images, Model
 from antiphase.paper.study import SURROGATE, Answers, Label, Line
+from antiphase.paper.verdict_rule import POWER
 from antiphase.store import Content
 
 Values = Callable[[Content], tuple[Array, Array]]  # an answer -> (n,) tops and bottoms of a ratio of sums
@@ -54,7 +55,15 @@ class Series:
     @property
     def planned_images(self) -> float:
         """So many images are planned to count; of those that a model must classify correctly the share that plans assume."""
-        images = min(count(cell.images) for cell in self.cells)
+        return self._that_count(count)
+
+    @property
+    def images_there(self) -> float:
+        """So many would count if all of the data set were taken."""
+        return self._that_count(available)
+
+    def _that_count(self, number: Callable[[Images], int]) -> float:
+        images = min(number(cell.images) for cell in self.cells)
         of_correct = self.values is distance or (isinstance(self.values, Success) and self.values.of_correct)
         return images * PLAN.accuracy if of_correct else float(images)
 
@@ -84,6 +93,7 @@ def lambdas(cells: tuple[Ask, ...], depth: int) -> list[Series]:
 # ------------------------------------------------------------------------------------------------- values of an attack
 
 ALIKE = 0.02  # what `about equal` is taken to mean: within two points
+ON_BOTH_SIDES = (1 + POWER) / 2  # of either margin, so that both are seen with probability 0.8
 ASR = ("asr_change", "asr_correct")  # the paper's reading first
 
 

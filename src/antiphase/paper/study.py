@@ -14,6 +14,7 @@ from antiphase.measures.questions import Rows
 from antiphase.measures.stats import Contrast, Unit
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Cell, Train, ordered
+from antiphase.paper.verdict_rule import GAP
 from antiphase.store import Content
 
 if TYPE_CHECKING:
@@ -181,6 +182,9 @@ class Planned:
     of_pair: bool = False  # two given models: over images alone
     power_by_plan: Callable[[], float | None] = lambda: None  # called when asked for: lists of cells do without
     seeds_by_plan: Callable[[], int | None] = lambda: None
+    margin: float = GAP  # what it must show: a gap of five points, or that nothing lies beyond a margin
+    images_there: int = 0  # that would count if all of the data set were taken
+    images_by_plan: Callable[[], int | None] = lambda: None
 
     @cached_property
     def power(self) -> float | None:
@@ -191,6 +195,11 @@ class Planned:
     def seeds_needed(self) -> int | None:
         """Of every model, to see it with probability 0.8; None: more than one would train."""
         return self.seeds_by_plan()
+
+    @cached_property
+    def images_needed(self) -> int | None:
+        """Of a given pair, to see its margin with probability 0.8; None where seeds count as well."""
+        return self.images_by_plan()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +223,8 @@ class Prediction:
     ranks_seeds: bool = (
         False  # a rank correlation over seeds: `groups` are first and second number of each pair in turn
     )
+    premise: bool = False  # what the claim takes for granted
+    clusters: tuple[str, ...] = ()  # of a rank correlation: which of the things that are ranked are alike
 
     def witnesses(self, grid: Grid) -> list[Train]:
         """Of the models trained here: a published one has no accuracy to reach."""

@@ -96,7 +96,7 @@ def _ece_line(label: Label, cells: tuple[Ask, ...]) -> Line:
 def predictions(grid: Grid) -> list[Prediction]:
     """E5: under every noise the ViT loses more accuracy than the DiffViT. E6: corruptions under which the changes of the two maps
     are more alike are those under which the DiffViT is ahead by more (clean accuracy is the same for all, so ranks are those of
-    the accuracy lost)."""
+    the accuracy lost). Corruptions of one family are alike."""
     clean, listed = _accuracies(grid, None), []
     every = corruptions(grid)
     for name in every:
@@ -108,7 +108,10 @@ def predictions(grid: Grid) -> list[Prediction]:
     alike = [_maps(grid, name, "cos") for name in every]
     ahead = [Group((of["DiffViT"], of["ViT"]), difference) for of in (_accuracies(grid, name) for name in every)]
     what = f"rank correlation over {len(every)} corruptions: cos of changes, and how far the DiffViT is ahead"
-    listed.append(predict_ranks("E6", what, "corruptions", "accuracy", [(alike, ahead)], over="corruptions"))
+    families = [CORRUPTIONS[name].family for name in every]
+    listed.append(
+        predict_ranks("E6", what, "corruptions", "accuracy", [(alike, ahead)], over="corruptions", clusters=families)
+    )
     return listed
 
 

@@ -41,7 +41,7 @@ def _predictions(attacks: Make, *, equally: bool) -> Callable[[Grid], list[Predi
                 what = f"ASR of DiffCLIP - CLIP, imagenet, {tick.text}"
                 name = f"ASR of DiffCLIP - CLIP + {100 * ALIKE:.0f} points, coco, {tick.text}"
                 if grid.decides_on("coco"):
-                    listed.append(predict("K9", name, "coco", reading, coco, at_least, threshold=True))
+                    listed.append(predict("K9", name, "coco", reading, coco, at_least, threshold=True, margin=ALIKE))
                 if not grid.decides_on("imagenet"):
                     continue
                 if equally:

@@ -63,7 +63,19 @@ def _pgd_predictions(grid: Grid) -> list[Prediction]:
     for depth in grid.depths:
         for name, series in vit_series(grid, depth, large, Success("asr_correct")).items():
             what = f"ASR of {name}, depth {depth}, PGD {grid.large}, above {100 * SATURATED:.0f} %"
-            listed.append(predict("K4", what, grid.data, "asr_correct", [series], _above_saturation, threshold=True))
+            listed.append(
+                predict(
+                    "K4",
+                    what,
+                    grid.data,
+                    "asr_correct",
+                    [series],
+                    _above_saturation,
+                    threshold=True,
+                    against=SATURATED,
+                    says=f"depth {depth}",
+                )
+            )
     return listed
 
 

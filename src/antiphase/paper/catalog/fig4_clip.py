@@ -46,7 +46,7 @@ def _alignment(grid: Grid, reading: str) -> tuple[Ask, ...]:
         Ask(
             of=model,
             base=grid.clip(model.run_seed),
-            images=grid.clip_images(model, _data(grid), _images(grid)),
+            images=grid.clip_images(model, _data(grid), grid.enough_for_pair(_images(grid))),
             question=question,
         )
         for model in grid.clips("DiffCLIP")

@@ -25,7 +25,8 @@ def _cells(grid: Grid, model: str = "DiffViT") -> tuple[Ask, ...]:
     n, question = grid.s.measure_images, CorrelationQuestion()
     if model == "DiffCLIP":
         data, models = grid.clip_data["imagenet"], grid.clips("DiffCLIP")
-        return tuple(Ask(of=clip, images=grid.clip_images(clip, data, n), question=question) for clip in models)
+        enough = grid.enough_for_pair(n)
+        return tuple(Ask(of=clip, images=grid.clip_images(clip, data, enough), question=question) for clip in models)
     return tuple(Ask(of=grid.diffvit(seed), images=grid.test(n), question=question) for seed in grid.seeds())
 
 

@@ -7,6 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from antiphase.console import duration, stdout
+from antiphase.paper.verdict_rule import POWER
 from antiphase.report.numbers import columns_of, worth_noting
 from antiphase.report.terminal.tables import table
 from antiphase.report.words import label_words, reading_words
@@ -75,7 +76,18 @@ def plan_words(plan: Row) -> str:
         can = "cannot be decided at this scale"
     many = "more than 50" if plan["seeds_needed"] is None else plan["seeds_needed"]
     needs = "" if plan["of_pair"] else f"; a single contrast needs {many} seeds with so many images"
+    if plan["pair_needs"] is not None:
+        needs += f"; {_pair_needs(plan['pair_needs'])}"
     return f"{plan['claim']}: {can}: {gives}, power {power} for a gap of 5 points{needs}"
+
+
+def _pair_needs(needs: Row) -> str:
+    """What one pair's most demanding contrast takes, and whether there is as much."""
+    points = f"{100 * needs['margin']:.0f} points"
+    takes = f"of one pair a margin of {points} needs {needs['images']:,} images (power {POWER:g})"
+    if needs["images"] > needs["there"]:
+        return f"{takes}, more than the {needs['there']:,} that the data have"
+    return takes if needs["given"] >= needs["images"] else f"{takes}, and this scale takes {needs['given']:,}"
 
 
 def show_run(result: Row) -> None:
