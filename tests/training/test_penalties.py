@@ -109,7 +109,7 @@ def test_branches_that_cancel_and_maps_that_no_longer_react_leave_every_penalty_
         slopes = torch.autograd.grad(value, [model.model.blocks[0].attn.qkv.weight])
         assert value.isfinite()
         assert all(slope.isfinite().all() for slope in slopes), term
-    assert penalty_term(Penalty(term="amplification"), model, small).item() == pytest.approx(0.5 * math.log(1e-6))
+    assert penalty_term(Penalty(term="amplification"), model, small).item() >= 0.5 * math.log(1e-6) - 1e-6
 
 
 def test_the_hinge_costs_nothing_below_it(batch):
