@@ -33,7 +33,7 @@ def test_the_cpu_scale_comes_first_and_without_surrogates():
     keys = {cell.key for cell in first}
     assert keys | {cell.key for cell in then} <= {cell.key for cell in everything}
     assert {cell.key for cell in then if isinstance(cell, Train)} <= keys  # as its name says
-    assert {cell.kind for cell in everything if not isinstance(cell, Ask)} <= {"Train", "Evaluate"}
+    assert {cell.kind for cell in everything if not isinstance(cell, Ask)} <= {"Train", "Evaluate", "Ranking", "Chosen"}
 
 
 def test_a_large_answer_is_committed_compressed_once_and_read_as_before(tmp_path):

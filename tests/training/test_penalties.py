@@ -96,6 +96,22 @@ def test_penalties_on_branches_are_those_of_full_jacobians(attention, batch):
         assert value["alignment"] == pytest.approx(1 - float(torch.stack(cosines).mean()), rel=1e-6)
 
 
+@pytest.mark.parametrize("factor", [1.0, 1e4])
+def test_branches_that_cancel_and_maps_that_no_longer_react_leave_every_penalty_a_number(factor, batch):
+    """lambda = 1 and A2 = A1, in float32: nothing is left. With huge weights rows are one-hot, and no map has a derivative."""
+    attention = LowRankDifferential(rank=2, lambda_init=1.0, learned=False, out_scale="fixed")
+    model = build(ViTConfig(patch=4, width=16, heads=4, attention=(attention,)), shape=(1, 8, 8), classes=10)
+    small = batch._replace(pixels=batch.pixels.float())
+    with torch.no_grad():
+        model.model.blocks[0].attn.qkv.weight.mul_(factor)
+    for term in (*OF_BRANCHES, "jasmin"):
+        value = penalty_term(Penalty(term=term), model, small)
+        slopes = torch.autograd.grad(value, [model.model.blocks[0].attn.qkv.weight])
+        assert value.isfinite()
+        assert all(slope.isfinite().all() for slope in slopes), term
+    assert penalty_term(Penalty(term="amplification"), model, small).item() >= 0.5 * math.log(1e-6) - 1e-6
+
+
 def test_the_hinge_costs_nothing_below_it(batch):
     assert penalty_term(Penalty(term="kappa", above=100.0), model_of(Differential()), batch).item() == 0
 

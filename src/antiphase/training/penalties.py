@@ -24,7 +24,8 @@ from antiphase.models.config import Dint, Softmax, ViTConfig
 from antiphase.models.taps import look_at_what_is_read
 from antiphase.training.config import OF_BRANCHES, Penalty, PenaltyTerm
 
-TINY = 1e-6  # of an energy: where branches cancel altogether, a logarithm has no end
+TINY = 1e-6  # of an energy: where branches cancel altogether, its logarithm would have no end, and rounding makes it negative
+DEAD = 1e-12  # an energy below it is that of a map which does not react
 DIRECTIONS = {"noise-change": "sign", "attack-change": "fgsm"}  # by their names in measures/perturbations.py
 
 
@@ -79,7 +80,8 @@ def _energies(maps: Branches) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
     if moments is None:
         return None
     lam = torch.ones_like(maps.lam[:, :, 0, 0]) if maps.lam.shape[2] != 1 else maps.lam[:, :, 0, 0]
-    n1, n2, ip = moments[..., 0, 0], moments[..., 1, 1], moments[..., 0, 1]
+    n1, n2 = (moments[..., i, i].clamp_min(DEAD) for i in (0, 1))
+    ip = moments[..., 0, 1]
     left = combined_energy(n1, n2, ip, lam)
     if gated:
         left = left + third_energy(moments[..., 2, 2], moments[..., 0, 2], moments[..., 1, 2], lam)
@@ -91,7 +93,7 @@ def _amplification(maps: Branches, _: Penalty) -> Tensor | None:
     if energies is None:
         return None
     n1, left = energies[0], energies[-1]
-    return 0.5 * (left / n1 + TINY).log().mean()
+    return 0.5 * (left / n1).clamp_min(TINY).log().mean()
 
 
 def _kappa(maps: Branches, penalty: Penalty) -> Tensor | None:
@@ -112,7 +114,7 @@ def _jasmin(maps: Branches, _: Penalty) -> Tensor:
     """log g bounds the logarithm of the largest singular value of a row's softmax Jacobian, diag(p) - pp'."""
     of_layer = maps.signal if maps.noise is None else torch.cat([maps.signal, maps.noise], dim=1)
     first, second = of_layer.topk(2, dim=-1).values.unbind(-1)  # (B, h or 2h, N)
-    return (first * (1 - first + second)).log().amax(dim=(1, 2)).mean()
+    return (first * (1 - first + second)).clamp_min(TINY).log().amax(dim=(1, 2)).mean()
 
 
 _OF_MAPS: dict[PenaltyTerm, Callable[[Branches, Penalty], Tensor | None]] = {
