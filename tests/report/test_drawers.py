@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere one p
 KILLED = """
 import os, signal
 from antiphase.report.drawers import Drawers
-drawers = Drawers(2)
+drawers = Drawers(1)
 print(drawers._pool.submit(os.getpid).result(), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
