@@ -104,7 +104,8 @@ def split_options(text: str, what: str) -> tuple[str, dict[str, str]]:
 
 def check_fields(config: Any, /, **least: float) -> None:
     """Every field of a config has its type, every number is finite, and no named one is below its least value."""
-    for name, hint in _typed_fields(type(config)):
+    kind: Any = type(config)
+    for name, hint in _typed_fields(kind):
         value = getattr(config, name)
         origin = type(value).__module__
         if type(value) is not hint and not fits(value, hint) and not origin.startswith("tyro"):  # "not given yet"

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere one p
 KILLED = """
 import os, signal
 from antiphase.report.drawers import Drawers
-drawers = Drawers(2)
+drawers = Drawers(1)
 print(drawers._pool.submit(os.getpid).result(), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -54,6 +54,7 @@ def written(figures, folder, *draw):
 def test_other_processes_draw_the_bytes_that_this_one_would_draw(figures, tmp_path):
     with Drawers(2) as drawers:
         drawers.begin(figures[0])  # the other one is drawn when it is asked for
+        assert drawers._begun[figures[0].name].result().panels
         assert written(figures, tmp_path / "beside", drawers) == written(figures, tmp_path / "alone")
 
 

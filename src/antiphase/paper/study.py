@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from antiphase.config import Budget
-from antiphase.measures.questions import Rows
+from antiphase.measures.questions import Rows, in_less_room
 from antiphase.measures.stats import Contrast, Unit
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Cell, Train, ordered
@@ -56,7 +56,7 @@ def _compact(content: Content) -> Content:
     images = content.get("images")
     tables = {name: Rows(content[name]).as_arrays() for name in TABLES if isinstance(content.get(name), dict)}
     if isinstance(images, dict):
-        tables["images"] = {name: np.array(v) if isinstance(v, list) else v for name, v in images.items()}
+        tables["images"] = {name: in_less_room(np.array(v)) if isinstance(v, list) else v for name, v in images.items()}
     return content | tables
 
 

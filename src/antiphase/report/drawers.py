@@ -19,15 +19,15 @@ from types import TracebackType
 from antiphase.report.figures.render import Drawn, draw
 from antiphase.report.page_parts import Figure
 
-MOST = 4  # processes: each holds some 100 MB, and a page has about twenty figures
+MOST = 4  # processes beside this one: each holds some 100 MB, and a page has about twenty figures
 
 
 class Drawers:
     """`begin` with a figure, then call with it: what is drawn of it, once. Ends its processes when it is left."""
 
     def __init__(self, processes: int | None = None) -> None:
-        number = min(MOST, _cores()) if processes is None else processes
-        self._pool = _forked(number) if number > 1 and sys.platform == "linux" else None
+        number = min(MOST, _cores() - 1) if processes is None else processes
+        self._pool = _forked(number) if number > 0 and sys.platform == "linux" else None
         self._begun: dict[str, Future[Drawn]] = {}
 
     def begin(self, figure: Figure) -> None:
@@ -36,8 +36,11 @@ class Drawers:
                 self._begun[figure.name] = self._pool.submit(draw, figure)
 
     def __call__(self, figure: Figure) -> Drawn:
+        begun = self._begun.get(figure.name)
+        if begun is None or begun.cancel():  # nobody has come to it yet
+            return draw(figure)
         try:
-            return self._begun[figure.name].result() if figure.name in self._begun else draw(figure)
+            return begun.result()
         except BrokenProcessPool:
             return draw(figure)
 

@@ -36,7 +36,7 @@ def write_page(page: Page, out: Path, draw: Callable[[Figure], Drawn] = draw) ->
     names = [part.name for part in page.parts if isinstance(part, Figure | Table)]
     if len(names) != len(set(names)):
         raise ValueError(f"two parts of the page share a name: {names}")
-    figures = {figure.name: draw(figure) for figure in page.figures}
+    figures = {figure.name: draw(figure) for figure in reversed(page.figures)}  # other processes begin with the first
     html = _html(page, figures)
     if (size := len(html.encode())) > LARGEST:
         raise InputError(
