@@ -52,8 +52,8 @@ def page(records: list[dict[str, Any]]) -> str:
             "Written by `make bench` (the short lines) and `make bench-all` (hours) from `benchmarks/results.json`; one line",
             "alone: `make bench ONLY=train-step-vs-timm`.",
             "Every figure is a ratio of two things measured in turn in one run. The ratio is the median over the pairs, the",
-            "interval its exact 95 % interval; a goal is met only if the whole interval clears it. A ratio measured with one",
-            "thread is one of a single core, which the whole process kept to; on more cores it may differ.",
+            "interval its exact 95 % interval; a goal is met only if the whole interval clears it. Where `threads` is 1, both",
+            "sides had one thread on one core: with more threads the ratio may be another.",
             "",
             "| line | what | ratio | 95 % interval | goal | met | pairs | threads |",
             "|---|---|---|---|---|---|---|---|",
@@ -73,7 +73,8 @@ def page(records: list[dict[str, Any]]) -> str:
 def _not_measured(measured: set[str]) -> list[str]:
     """What there is a line for and no figure yet."""
     missing = [f"- `{name}` (goal {line.goal}): {line.what}" for name, line in LINES.items() if name not in measured]
-    return ["## Not measured yet", "", *missing, ""] if missing else []
+    why = "The lines on threads need two idle cores; those on everybody's models take hours."
+    return ["## Not measured yet", "", why, "", *missing, ""] if missing else []
 
 
 def main() -> None:
