@@ -229,9 +229,10 @@ def essence(value: Any, *, inner: bool = False) -> Any:
     if hasattr(type(value), "__dataclass_fields__"):
         if inner and getattr(value, "named_by_key", False):
             return to_plain(value)
+        kind: Any = type(value)
         kept = {
             stored: essence(own, inner=True)
-            for name, stored, default in _defaults(type(value))
+            for name, stored, default in _defaults(kind)
             if (own := getattr(value, name)) != default
         }
         return {"kind": type(value).__name__, **kept}

@@ -415,8 +415,9 @@ class Rows:
     def sums(self, values: Any, counted: Any) -> tuple[Array, Array]:
         """Sums of values and of counts over the rows of each image: (n,) each"""
         images, at = self._places
-        top = np.bincount(at, np.where(counted, values, 0.0), len(images))
-        return top, np.bincount(at, counted, len(images))
+        top: Any = np.bincount(at, np.where(counted, values, 0.0), len(images))
+        counts: Any = np.bincount(at, counted, len(images))
+        return top, counts
 
     def _values(self, name: str) -> NDArray[Any]:
         column = self.columns[name]
