@@ -22,6 +22,7 @@ from antiphase.measures.crossover import crossover
 from antiphase.measures.seed_intervals import PerSeed, difference
 from antiphase.models.clip_config import VARIANTS, clip_of_sizes
 from antiphase.models.config import Attention, Differential, Softmax, ViTConfig
+from antiphase.paper.cost import count
 from antiphase.paper.questions import Ask, Images, Model, Train, TrainClip, UserClip
 from antiphase.paper.series import (
     ALIKE,
@@ -220,17 +221,18 @@ class Grid:
 
     def clip_images(self, of: Model, data: str, n: int | None = None) -> Images:
         """Brought to the size that the model takes, where they can be."""
-        entry, n = entry_of(data), n or self._images_of_clip
+        entry, n = entry_of(data), n or self._images_of_clip(data)
         return Images(data=data, n=n, size=of.grid[0] if entry.resizable and of.grid[0] != entry.size else None)
 
-    @property
-    def _images_of_clip(self) -> int:
+    def _images_of_clip(self, data: str) -> int:
         """A given pair has one training of each, so images alone must show a gap. At the paper scale so many that they also show
-        that two models are equal within two points (K10); elsewhere that would take days."""
+        that two models are equal within two points (K10), or all that there are; elsewhere that would take days."""
         own = self.s.eval_images or CLIP_IMAGES
         if self.pair is None or self.scale == "smoke":
             return own
-        return max(own, PLAN.images_needed(ALIKE, ON_BOTH_SIDES) if self.scale == "paper" else CLIP_IMAGES)
+        if self.scale != "paper":
+            return max(own, CLIP_IMAGES)
+        return count(Images(data=data, n=PLAN.images_needed(ALIKE, ON_BOTH_SIDES)))
 
     def enough_for_pair(self, n: int) -> int:
         """Of measures of a given pair: so many images, and no fewer than show a gap of five points over images alone."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from antiphase.measures.questions import AlignmentQuestion, LipschitzQuestion
-from antiphase.measures.stats import Array
+from antiphase.measures.seed_intervals import difference
 from antiphase.paper.catalog.fig4 import box_lines, lambda_line
 from antiphase.paper.contrasts import predict
 from antiphase.paper.grid import Grid, clips
@@ -83,22 +81,25 @@ def _alignment_lines(grid: Grid) -> list[Line]:
     ]
 
 
-def _over_the_rest(first: Array, *rest: Array) -> Array:
-    apart: Array = first - np.max(rest, axis=0)
-    return apart
-
-
 def _alignment_predictions(grid: Grid) -> list[Prediction]:
-    """K8: in DiffCLIP the first layer is opposed most often."""
+    """K8: in DiffCLIP the first layer is opposed more often than each of the others. (Their largest would be too large: of
+    layers that are alike it is the one that chance favoured.)"""
     if _depth(grid) < 2 or not grid.decides_on("imagenet"):
         return []
     says = "the first layer of DiffCLIP"
-    name, layers = "share of cos < 0 in layer 1 of DiffCLIP - the largest of the others", range(_depth(grid))
     return [
-        predict("K8", name, "DiffCLIP", reading, by_layer, _over_the_rest, optional=optional, says=says)
+        predict(
+            "K8",
+            f"share of cos < 0 in layer 1 of DiffCLIP - in layer {k + 1}",
+            "DiffCLIP",
+            reading,
+            [Series(_alignment(grid, reading), negative("own", layer)) for layer in (0, k)],
+            difference,
+            optional=reading not in _readings(grid),
+            says=says,
+        )
         for reading in ("R1", "R3")
-        for by_layer in [[Series(_alignment(grid, reading), negative("own", k)) for k in layers]]
-        for optional in [reading not in _readings(grid)]
+        for k in range(1, _depth(grid))
     ]
 
 
