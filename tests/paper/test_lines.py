@@ -40,7 +40,7 @@ def test_no_title_at_smoke_speaks_of_a_data_set_or_a_budget_that_smoke_has_not()
     assert not [title for title in titles if "CIFAR" in title or "ImageNet" in title or " 4/255" in title]
 
 
-@pytest.mark.parametrize("name", ["fig4", "fig4-clip", "table1"])
+@pytest.mark.parametrize("name", ["fig4", "fig4-clip", "table1", "fragility-over-training"])
 def test_lambda_has_a_range_over_seeds_and_neither_images_nor_an_interval(name):
     lines = [line for line in studies()[name].lines(Grid.at("cpu")) if line.reading.startswith("lambda")]
     cells = lines[0].cells

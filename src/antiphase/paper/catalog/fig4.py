@@ -72,11 +72,13 @@ def lines(grid: Grid) -> list[Line]:
     return [*table, _ranked(grid)] if max(grid.depths) > 2 else table
 
 
-def lambda_line(label: Label, models: Sequence[Model], layer: int, reading: str = "lambda") -> Line:
-    """lambda of a layer after training, mean over seeds: a number of the model, so there are no images to count."""
+def lambda_line(label: Label, models: Sequence[Model], layer: int | None, reading: str = "lambda") -> Line:
+    """lambda of a layer (None: mean over layers) after training, mean over seeds: a number of the model, so there are no images
+    to count."""
 
     def read(answers: Answers) -> dict[str, Any]:
-        final = [float(answers(model)["lambda"][layer]["lambda"]) for model in models]
+        chosen = slice(layer, None if layer is None else layer + 1)
+        final = [float(np.mean([each["lambda"] for each in answers(model)["lambda"][chosen]])) for model in models]
         spread = f"from {min(final):.3f} to {max(final):.3f} over seeds" if len(final) > 1 else ""
         return {"value": float(np.mean(final)), "seeds": len(final), "note": spread}
 

@@ -135,7 +135,7 @@ def _lines_after(grid: Grid, depth: int, epoch: int) -> list[Line]:
     table += [
         line(Label("DiffViT", *at), Series(aligned, read), reading, unit="") for reading, read in BRANCHES.items()
     ]
-    table.append(line(Label("DiffViT", *at), _lambda(grid, depth, epoch), "lambda, mean over layers", unit=""))
+    table.append(lambda_line(Label("DiffViT", *at), both["DiffViT"], None, "lambda, mean over layers"))
     if depth > 1:
         table += [
             lambda_line(Label("DiffViT", f"depth {depth}", f"layer {layer + 1}", at[1]), both["DiffViT"], layer)
