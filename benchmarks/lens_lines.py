@@ -120,7 +120,6 @@ def at_depth(what: str, forwards: int, exact: str, n: int) -> Measured:
     images = len(base()[1])
     seconds = {what: float(np.median([a for a, _ in pairs])) / images, exact: cheaper() / images}
     notes = {f"seconds an image, {name}": f"{took:.2f}" for name, took in seconds.items()}
-    notes |= {f"peak memory above the model's, {name}, batch of {images}": _peak(name) for name in seconds}
     return Measured([a / (forwards * b) for a, b in pairs], notes)
 
 
@@ -136,8 +135,6 @@ def _print_peak(what: str) -> None:
     if what == "forward":
         model, images = twelve_layers(), load("cifar10", "test").subset(4)
         print(json.dumps(_grown(partial(branch_alignment, model, images, probes=8))))
-    elif what in AT_DEPTH:
-        print(json.dumps(_grown(AT_DEPTH[what]())))
     else:
         layer, x = base_layer()
         with torch.no_grad():
