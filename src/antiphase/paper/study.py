@@ -54,7 +54,9 @@ class Answers:
 def _compact(content: Content) -> Content:
     """With what is there of each image or row as arrays: many lines read it, and lists take more room and time."""
     images = content.get("images")
-    tables: dict[str, Any] = {name: Rows(content[name]).as_arrays() for name in TABLES if isinstance(content.get(name), dict)}
+    tables: dict[str, Any] = {
+        name: Rows(content[name]).as_arrays() for name in TABLES if isinstance(content.get(name), dict)
+    }
     if isinstance(images, dict):
         tables["images"] = {name: in_less_room(np.array(v)) if isinstance(v, list) else v for name, v in images.items()}
     return content | tables
