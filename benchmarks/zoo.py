@@ -27,7 +27,7 @@ from antiphase.paper.questions import Train
 from antiphase.rates import rate
 from antiphase.results.ask import ask
 from antiphase.scales import ScaleName
-from antiphase.tables import Table
+from antiphase.tables import with_interval
 from benchmarks.replication import LEDGER
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -84,12 +84,13 @@ def _trained_on(run: Run) -> str:
 
 def page(zoo: Zoo) -> str:
     """results/README.md"""
-    table: Table = zoo.table()
-    head = ("", *table.columns[1:], "folder")
-    rows = [
-        (f"`{row[0]}`", *row[1:], f"[{model['folder']}]({model['folder']})")
-        for row, model in zip(table.rows, zoo.models.values())
-    ]
+    head = ("name", "model", "trained on", "accuracy", "n", "under attack", "n", "folder")
+    rows = []
+    for name, model in zoo.models.items():
+        clean, robust = model["accuracy"], model["robust_accuracy"]
+        pair = (with_interval(clean), f"{clean['n']:,}", with_interval(robust), f"{robust['n']:,}")
+        where = f"[{model['folder']}]({model['folder']})"
+        rows.append((f"`{name}`", model["model"], model["trained_on"], *pair, where))
     lines = ["| " + " | ".join(row) + " |" for row in (head, ("---",) * len(head), *rows)]
     return "\n".join(
         [
@@ -105,7 +106,7 @@ def page(zoo: Zoo) -> str:
             "```python",
             "import antiphase as ap",
             "",
-            "print(ap.zoo())  # this table",
+            "print(ap.zoo())  # their names and numbers",
             'run = ap.zoo("desk-diffvit-d1-s0-matched")  # a Run: every function takes it, and commands take run.folder',
             "```",
             "",
@@ -121,16 +122,16 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     index = RESULTS / INDEX
-    before = files.read_json(index)["models"] if index.exists() else {}
-    models: dict[str, Any] = {}
-    for name, folder in named():
-        known, weights = before.get(name, {}), Run(RESULTS / folder).weights_digest
+    models: dict[str, Any] = files.read_json(index)["models"] if index.exists() else {}
+    wanted = dict(named())
+    for name, folder in wanted.items():
+        known, weights = models.get(name, {}), Run(RESULTS / folder).weights_digest
         same = known.get("weights") == weights and known["robust_accuracy"]["n"] == asked.images
         models[name] = known if same else measured(folder, asked.images)
         console.say(f"{name}: {'as before' if same else 'measured'}")
-        files.write_json(index, {"under": UNDER, "models": before | models})
-    files.write_json(index, {"under": UNDER, "models": models})
-    files.write_text(RESULTS / "README.md", page(Zoo(RESULTS, UNDER, models)))
+        models = {each: models[each] for each in wanted if each in models}
+        files.write_json(index, {"under": UNDER, "models": models})
+        files.write_text(RESULTS / "README.md", page(Zoo(RESULTS, UNDER, models)))
 
 
 if __name__ == "__main__":

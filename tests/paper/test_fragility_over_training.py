@@ -165,7 +165,7 @@ def test_a_margin_is_above_0_exactly_where_the_image_is_classified_correctly(led
         for c in studies()[NAME].cells(Grid.at("smoke", depths=(1,)))
         if isinstance(c, Ask) and c.kind == "margins" and c.of == models_after(Grid.at("smoke"), 1, 8)["DiffViT"][0]
     ]
-    stored = Answers(ledger[0])(cell)["rows"]
+    stored = ledger[0].answer(ledger[0].row(cell))["rows"]
     images = digits[1].at_most(cell.images.n, cell.images.seed)
     classifier = Run(ledger[0].run_folder(cell.of.key)).classifier()
     measured = margins(classifier, images, batch_size=7)

@@ -52,13 +52,16 @@ class Zoo(Shown):
         return [{"name": name, **model} for name, model in self.models.items()]
 
     def table(self) -> Table:
-        head = ("name", "model", "trained on", "accuracy", "n", "under attack", "n")
-        rows = []
-        for name, model in self.models.items():
-            clean, robust = model["accuracy"], model["robust_accuracy"]
-            pair = (with_interval(clean), f"{clean['n']:,}", with_interval(robust), f"{robust['n']:,}")
-            rows.append((name, model["model"], model["trained_on"], *pair))
-        return Table(f"trained models; under attack: {self.under}", head, rows)
+        rows = [
+            (name, with_interval(model["accuracy"]), with_interval(model["robust_accuracy"]))
+            for name, model in self.models.items()
+        ]
+        clean, attacked = (
+            " or ".join(f"{n:,}" for n in sorted({model[rate]["n"] for model in self.models.values()}))
+            for rate in ("accuracy", "robust_accuracy")
+        )
+        notes = (f"under attack: {self.under}; n = {clean} test images, {attacked} of them under attack",)
+        return Table("trained models", ("name", "accuracy", "under attack"), rows, notes)
 
 
 def _folder() -> Path:

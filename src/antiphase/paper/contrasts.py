@@ -163,11 +163,11 @@ def predict_sum(
         contrast,
         planned,
         tuple(groups),
-        tuple(direction_of),
-        unit,
-        threshold,
-        optional,
-        premise,
+        direction_of=tuple(direction_of),
+        unit=unit,
+        threshold=threshold,
+        optional=optional,
+        premise=premise,
     )
 
 
@@ -234,13 +234,14 @@ def _prediction(
     contrast: Callable[[Numbers], Contrast],
     planned: Planned,
     groups: tuple[Group, ...],
+    *,
     direction_of: tuple[Group, ...] = (),
     unit: Unit = "points",
     threshold: bool = False,
     optional: bool = False,
-    ranks_seeds: bool = False,
     premise: bool = False,
     clusters: tuple[str, ...] = (),
+    ranks_seeds: bool = False,
 ) -> Prediction:
     cells = [cell for one in series for cell in one.sources]
     models = [model for one in series for model in one.models]

@@ -92,7 +92,7 @@ def forward(tower: Tower, grid: tuple[int, int], *, class_token_only: bool = Fal
 
 def operations(cell: Cell) -> float:
     if isinstance(cell, Ranking):
-        return 0.0
+        return 1.0  # rows are read, no model is run
     if isinstance(cell, Chosen):  # which recipe it will be is not known: as the first
         return operations(cell.ranking.recipes[0].trained[0])
     if isinstance(cell, Train):

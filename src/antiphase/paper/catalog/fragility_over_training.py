@@ -94,7 +94,7 @@ def _lambda(grid: Grid, depth: int, epoch: int) -> Series:
 
 def _kappa(content: Content) -> tuple[Array, Array]:
     """lambda ||J2|| / ||J1||, over an image's heads and layers"""
-    rows = Rows(content["rows"])
+    rows = Rows.of(content["rows"])
     values = rows.numbers("lambda") * rows.numbers("rho")
     return rows.sums(values, rows.where(pairs="own") & np.isfinite(values))
 
@@ -156,7 +156,7 @@ def _margins(grid: Grid, models: Sequence[Train]) -> tuple[Ask, ...]:
 
 def _first_order(content: Content) -> tuple[Array, Array]:
     """Of images first correct, the Linf distance to the nearest boundary by the gradients at the image."""
-    rows = Rows(content["rows"])
+    rows = Rows.of(content["rows"])
     sizes = rows.numbers("first_linf")
     return rows.sums(sizes, np.isfinite(sizes))
 
@@ -216,9 +216,9 @@ def _lags(grid: Grid) -> list[Prediction]:
     less = [(moved, replace(gap_moved, weight=-1.0)) for moved, gap_moved in follow]
     readings = {
         "lead - follow, halved": [*lead, *less],
-        "lead: lambda, and the gap an epoch later": lead,
-        "follow: lambda, and the gap an epoch earlier": follow,
-        "lambda and the gap in the same epoch": steps,
+        "lead: λ, and the gap an epoch later": lead,
+        "follow: λ, and the gap an epoch earlier": follow,
+        "λ and the gap in the same epoch": steps,
     }
     return [
         predict_seed_ranks("E9", f"rank correlation over seeds, {reading}", "depth 1", reading, pairs)

@@ -172,13 +172,15 @@ def budgets_of(grid: Grid) -> tuple[Budget, ...]:
 
 
 def look_seeds(grid: Grid) -> list[int]:
-    return list(grid.seeds())[:LOOK]
+    """The first ones, but for one at least that the confirmation needs, where there are two."""
+    own = list(grid.seeds())
+    return own[: max(1, min(LOOK, len(own) - 1))]
 
 
 def fresh_seeds(grid: Grid) -> list[int]:
-    """Those that had no part in the look; one more than the scale has, where it has no more than those."""
+    """Those that had no part in the look; where there is one seed, a second."""
     own = list(grid.seeds())
-    return own[LOOK:] or [own[-1] + 1]
+    return own[len(look_seeds(grid)) :] or [own[-1] + 1]
 
 
 def images(grid: Grid, seed: int) -> Images:
