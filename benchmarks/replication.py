@@ -154,8 +154,34 @@ def verify(ledger: Ledger, rows: int, seed: int) -> Iterator[str]:
         if failed:
             yield f"{cell.title}: not compared, since it failed: {failed[cell.key]}"
             continue
-        same = "the same" if before == now else f"differs in {', '.join(k for k in before if before[k] != now.get(k))}"
-        yield f"{cell.title}: {same}"
+        apart = {k: _difference(before[k], now.get(k)) for k in before if before[k] != now.get(k)}
+        differs = ", ".join(f"{key} (by {size:.1e} of its size)" for key, size in apart.items())
+        yield f"{cell.title}: {'differs in ' + differs if apart else 'the same'}"
+
+
+def _difference(before: object, now: object) -> float:
+    """The largest difference of numbers over the largest number; infinite where something else differs."""
+    old, new = list(_leaves(before)), list(_leaves(now))
+    numbers = [
+        (a, b) for a, b in zip(old, new, strict=False) if isinstance(a, int | float) and isinstance(b, int | float)
+    ]
+    others = len(old) != len(new) or any(
+        a != b for a, b in zip(old, new, strict=True) if isinstance(a, str) or a is None
+    )
+    if others or not numbers:
+        return float("inf")
+    return max(abs(a - b) for a, b in numbers) / max(max(abs(a) for a, _ in numbers), 1e-30)
+
+
+def _leaves(value: object) -> Iterator[object]:
+    if isinstance(value, dict):
+        for key in sorted(value):
+            yield from _leaves(value[key])
+    elif isinstance(value, list):
+        for part in value:
+            yield from _leaves(part)
+    else:
+        yield value
 
 
 def _has_weights(ledger: Ledger, cell: Cell) -> bool:

@@ -102,9 +102,9 @@ def cli(capsys):
 def shell():
     """The command line as a process of its own."""
 
-    def call(*words: object, **kwargs) -> subprocess.CompletedProcess[str]:
+    def call(*words: object, timeout: float = 600, **kwargs) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "antiphase", *map(str, words)]
-        return subprocess.run(argv, capture_output=True, text=True, timeout=600, **kwargs)
+        return subprocess.run(argv, capture_output=True, text=True, timeout=timeout, **kwargs)
 
     return call
 
