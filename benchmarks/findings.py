@@ -13,7 +13,8 @@ computing   what the rows of a scale took: `computing cpu`
 minutes     what each study took whose cells are all there, beside its estimate: `minutes cpu`
 figure      a figure of the paper for README.md, its picture and data in docs/figures: `figure fig2 cpu`
 
-`--check` writes nothing and fails where a page says something else than the rows.
+`--check` writes nothing and fails where a page says something else than the rows. Otherwise the rows are published too:
+rows.parquet beside the ledger, and for each scale the page of `antiphase report`, with every table and figure as files.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from antiphase import files
+from antiphase.api import report
 from antiphase.config import InputError
 from antiphase.console import duration
 from antiphase.paper.catalog import studies
@@ -35,6 +37,7 @@ from antiphase.paper.claims import verdicts
 from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.study import Answers
+from antiphase.report.export import write_rows
 from antiphase.report.figures.paper_figures import FIGURES as PAPER_FIGURES
 from antiphase.report.figures.paper_figures import paper_figure
 from antiphase.report.figures.render import write_figure
@@ -296,6 +299,14 @@ def drifted(source: Source) -> dict[Path, str]:
     return {page: text for page, text in new.items() if text != page.read_text(encoding="utf-8")}
 
 
+def publish(ledger: Ledger) -> Iterator[Path]:
+    """Every row in one table, and for each scale that has rows its page with the tables and figures: the files written."""
+    rows = list(ledger.readable())
+    yield write_rows(ledger.folder, rows)
+    for scale in sorted({row["scale"] for row in rows}):
+        yield report(ledger.folder, scale=scale, out=ledger.folder / "report" / scale)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--ledger", type=Path, default=LEDGER)
@@ -308,6 +319,8 @@ def main() -> None:
         if not asked.check:
             draw(source, text, FIGURES)
             files.write_text(page, text)
+    for path in () if asked.check else publish(source.ledger):
+        print(f"{path.relative_to(ROOT)}: written")
     raise SystemExit(int(asked.check and bool(changed)))
 
 

@@ -2,7 +2,7 @@
 
 A world gives the number of a series (one value per seed and image) without any model: rates as coins whose logit has an effect of
 the training (shared by everything that is asked of that model), of the image (shared by all models) and of both; other numbers
-with the same effects and normal noise. S seeds, n images.
+with the same effects and uniform noise. S seeds, n images.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from zlib import crc32
 
 import numpy as np
 from scipy.optimize import brentq
+from scipy.special import ndtr
 
 from antiphase.measures.seed_intervals import PerImage
 from antiphase.measures.stats import Array, Contrast
@@ -60,28 +61,37 @@ class World:
     base: float = 0.5  # of a rate that no effect has moved
     seed_sd: float = 0.02  # of the paired difference of two trainings
     known: dict[Any, PerImage] = field(default_factory=dict)
+    asked: dict[Any, dict[Any, int]] = field(default_factory=dict)  # by cells: what was read of them first, second, ...
 
     def _random(self, *what: Any) -> np.random.Generator:
         return np.random.default_rng([self.seed, crc32(repr(what).encode())])
 
     def number(self, series: Series, true: float, of_rates: bool) -> PerImage:
-        key = (tuple(cell.key for cell in series.cells), repr(series.values), series.quantile, round(true, 6))
+        cells, what = tuple(cell.key for cell in series.cells), (repr(series.values), series.quantile)
+        key = (cells, *what, round(true, 6))
         if key not in self.known:
-            self.known[key] = self._drawn(series, true, of_rates)
+            asked = self.asked.setdefault(cells, {})
+            self.known[key] = self._drawn(series, true, of_rates, asked.setdefault(what, len(asked)))
         return self.known[key]
 
     def _luck(self, model: Model) -> float:
         """Of a training; a given model is what it is, and the truth is that of this very model."""
         return 0.0 if isinstance(model, UserClip) else float(self._random("training", model.key).normal())
 
-    def _drawn(self, series: Series, true: float, of_rates: bool) -> PerImage:
+    def _noise(self, cells: list[str], place: int, images: int) -> Array:
+        """Uniform, one for each image and training. Numbers that are read from the same answers (the layers of a model, the
+        union of restarts and their mean) share half of its variance."""
+        shared, own = (self._random("noise", cells, *of).normal(size=(len(cells), images)) for of in ((), (place,)))
+        return np.asarray(ndtr((shared + own) / 2**0.5))
+
+    def _drawn(self, series: Series, true: float, of_rates: bool, place: int) -> PerImage:
         images = max(2, round(series.planned_images))
         cells = [cell.key for cell in series.cells]
         sample = f"{series.cells[0].images} {images}"
         where = self._random("images", sample).normal(0, 1, images)
         own = self._random("own", sample, series.models[0].tower.is_differential).normal(0, 1, images)
         luck = np.array([self._luck(cell.of) for cell in series.cells])
-        noise = self._random("noise", cells).random((len(cells), images))
+        noise = self._noise(cells, place, images)
         if of_rates:
             rate = min(max(true, 0.002), 0.998)
             spread = logit_sd(rate, self.seed_sd / 2**0.5)

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 LEDGERS = ("replication", "pair", "clip-pair")
 FINDINGS = tuple(f"results/replication/{name}.md" for name in ("FINDINGS", "BEYOND"))
 RESULTS = ("results/README.md", *(f"results/{name}/README.md" for name in LEDGERS))
+REPORTS = ROOT / "results" / "replication" / "report"  # pages of the ledger, one per scale: on the site as they are
 OUTSIDE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", *FINDINGS, *RESULTS)
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 FILE_NAME = re.compile(r"[\w./-]+\.(?:md|ipynb)( [\d.]+)?")  # method.md, docs/method.md, method.md 2.8
@@ -31,9 +32,11 @@ CODE_SPAN = re.compile(r"`[^`\n]+`")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages from outside docs/, and a page for every notebook, which stays beside it to be fetched."""
+    """Adds the pages from outside docs/, the replication's reports, and a page for every notebook, which stays beside it."""
     for path in OUTSIDE:
         files.append(File.generated(config, address(path), abs_src_path=str(ROOT / path)))
+    for path in sorted(REPORTS.rglob("*.*")):
+        files.append(File(str(path.relative_to(ROOT)), str(ROOT), config.site_dir, use_directory_urls=False))
     for path in sorted((ROOT / "docs").glob("*.ipynb")):
         page = notebook.as_markdown(notebook.read(path), name=path.name)
         files.append(File.generated(config, address(f"docs/{path.name}"), content=page))

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib import metadata
 
 import numpy as np
 import pytest
@@ -97,3 +98,24 @@ def test_a_measurement_is_announced_with_its_controls_and_they_are_not_announced
                 ticking(clock, 1, 3)
     expected = "probes: about 15 min for 100 images with its controls; cheaper: fewer images, or the closed form"
     assert capsys.readouterr().err.splitlines() == [expected]
+
+
+def test_rows_name_the_commit_of_the_code_that_computed_them(tmp_path, monkeypatch):
+    code = tmp_path / "runtime.py"
+    code.write_text("one = 1\n")
+    monkeypatch.setattr(runtime, "__file__", str(code))
+    version = runtime.code_version.__wrapped__
+    installed = version()  # git does not know the file
+    assert installed == metadata.version("antiphase")
+
+    def git(*words):
+        named = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        return subprocess.run(["git", *named, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    git("init")
+    assert version() == installed  # nor does it in a repository that ignores it, as a virtual environment is ignored
+    git("add", ".")
+    git("commit", "--message", "first")
+    assert version() == git("rev-parse", "--short=12", "HEAD").strip()
+    code.write_text("one = 2\n")
+    assert version() == git("rev-parse", "--short=12", "HEAD").strip() + "-dirty"

@@ -8,11 +8,13 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import subprocess
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,6 +64,22 @@ def environment() -> dict[str, Any]:
         "machine": platform.machine(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
     }
+
+
+@cache
+def code_version() -> str:
+    """The commit of the checkout that this package runs from, ending in `-dirty` where its files differ from it; the
+    installed version where git does not know them."""
+    package = Path(__file__).parent
+
+    def git(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", *words], cwd=package, capture_output=True, text=True, timeout=20)
+
+    with suppress(OSError, subprocess.SubprocessError):
+        if git("ls-files", "--error-unmatch", Path(__file__).name).returncode == 0:
+            commit = git("rev-parse", "--short=12", "HEAD").stdout.strip()
+            return f"{commit}-dirty" if git("status", "--porcelain", ".").stdout else commit
+    return metadata.version("antiphase")
 
 
 # ------------------------------------------------------------------------------------------------- random streams

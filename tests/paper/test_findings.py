@@ -1,8 +1,11 @@
 """Numbers of the replication in README, docs and results are those of its rows (`make findings`)."""
 
+import csv
+
 import pytest
 from benchmarks import findings
 from benchmarks.findings import LEDGER, Source, drifted, rewritten
+from pyarrow import parquet
 
 from antiphase.config import InputError
 from antiphase.paper.ledger import Ledger
@@ -18,6 +21,21 @@ def source():
 def test_every_page_says_what_the_rows_say(source):
     assert list(findings.pages())
     assert drifted(source) == {}, "run `make findings`"
+
+
+def test_what_is_published_has_every_row_and_the_numbers_of_the_tables(source):
+    keys = {path.stem for path in source.ledger.rows.folder.glob("*.json")}
+    assert set(parquet.read_table(LEDGER / "rows.parquet", columns=["key"])["key"].to_pylist()) == keys
+    folder = LEDGER / "report" / "cpu"
+    page = (folder / "index.html").read_text()
+    assert all(f"{claim['claim']}<" in page for claim in source.verdicts("cpu"))
+    for study in ("table1", "fig2a", "controls"):
+        with (folder / "data" / f"{study}.csv").open(newline="") as file:
+            published = {(row["label"], row["reading"]): row["ours"] for row in csv.DictReader(file)}
+        ours = {(line["label"], line["reading"]): line["value"] for line in source.lines(study, "cpu")}
+        assert {place: float(value) for place, value in published.items() if value} == {
+            place: pytest.approx(value, rel=1e-12) for place, value in ours.items() if value is not None
+        }, "run `make findings`"
 
 
 def test_a_page_that_says_something_else_is_found_and_put_right(source, tmp_path, monkeypatch):

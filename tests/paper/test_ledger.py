@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from antiphase import files, locks, store
+from antiphase import files, locks, runtime, store
 from antiphase.config import InputError, to_plain
 from antiphase.files import Damaged, DiskFull
 from antiphase.measures.questions import PredictionQuestion
@@ -110,6 +110,7 @@ def test_run_does_only_what_is_missing(place):
     row = place.ledger.row(Toy(number=4))
     assert row["answer"] == {"square": 16}
     assert {"environment", "machine", "seeds", "data", "seconds"} <= set(row["provenance"])
+    assert row["provenance"]["code"] == runtime.code_version()
 
 
 def test_a_failing_cell_is_recorded_the_others_go_on_and_the_next_run_tries_again(place):

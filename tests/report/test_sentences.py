@@ -79,6 +79,11 @@ def test_the_words_of_a_verdict_name_its_outcome_its_weakest_contrast_and_n():
     both = (contrast(0.123, 0.081, 0.164, "at 1/255"), contrast(0.04, 0.01, 0.07, "at 4/255"))
     held = Verdict(claim="K1", outcome="supported", why="", contrasts=both)
     assert sentence(held) == "K1 is supported: +4.0 points [+1.0, +7.0] for at 4/255 (n = 512), and 1 other contrast."
+    partly = replace(held, outcome="partly supported", contrasts=(*both, contrast(-0.01, -0.03, 0.01, "at 8/255")))
+    assert sentence(partly) == (
+        "K1 is partly supported: -1.0 points [-3.0, +1.0] for at 8/255 (n = 512) "
+        "to +12.3 points [+8.1, +16.4] for at 1/255 (n = 512), and 1 other contrast."
+    )
     against = replace(held, outcome="not supported", contrasts=(contrast(-0.03, -0.05, -0.01, "at 1/255"),))
     assert sentence(against) == "K1 is not supported: -3.0 points [-5.0, -1.0] for at 1/255 (n = 512)."
     missing = Verdict(claim="K9", outcome="not tested here", why="no CLIP pair was given")

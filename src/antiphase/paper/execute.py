@@ -351,6 +351,7 @@ def row_of(cell: Cell, place: Workplace, result: Answer, took: tuple[float, floa
         **kept,
         "provenance": {
             "environment": runtime.environment(),
+            "code": runtime.code_version(),
             "machine": {"platform": platform.platform(), "processors": os.cpu_count(), "device": str(place.device)},
             "seeds": _seeds(cell),
             "data": data_fingerprints(cell, place),

@@ -107,7 +107,7 @@ def _write_parquet(path: Path, table: Any) -> None:
 def write_export(out: Path, rows: Sequence[Row], tables: Sequence[Row], verdicts: Sequence[Row]) -> list[str]:
     """The files written: every row, every line, the tables and figures of the paper, every verdict, a leaderboard."""
     flat = [flattened(row) for row in rows]
-    names = list(dict.fromkeys(name for row in flat for name in row))
+    names = _names(flat)
     matrices = {table["name"]: paper_table(table["name"], table["title"], table["lines"]) for table in tables}
     texts = {
         "rows.csv": _csv(names, flat),
@@ -118,13 +118,24 @@ def write_export(out: Path, rows: Sequence[Row], tables: Sequence[Row], verdicts
     }
     for name, text in texts.items():
         files.write_text(out / name, text)
-    _write_parquet(out / "rows.parquet", pa.table({name: _column([row.get(name) for row in flat]) for name in names}))
+    write_rows(out, rows)
     files.write_json(out / "leaderboard.json", leaderboard(rows), sealed=False)
     files.write_json(out / "verdicts.json", list(verdicts), sealed=False)
     pictures = [row for row in rows if row["kind"] == BranchPictureQuestion.kind]
     written = [*texts, "rows.parquet", "leaderboard.json", "verdicts.json", *_write_pictures(out, pictures)]
     written += [*_write_matrices(out, matrices), *_write_paper_figures(out, tables)]
     return [str(out / name) for name in written]
+
+
+def write_rows(out: Path, rows: Sequence[Row]) -> Path:
+    """rows.parquet: one line per cell, with its config, its answer's single values and what it was computed with."""
+    flat, path = [flattened(row) for row in rows], out / "rows.parquet"
+    _write_parquet(path, pa.table({name: _column([row.get(name) for row in flat]) for name in _names(flat)}))
+    return path
+
+
+def _names(flat: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(name for row in flat for name in row))
 
 
 def _text(

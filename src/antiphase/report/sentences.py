@@ -245,8 +245,10 @@ def sentence(verdict: Verdict) -> str:
         text += ", on a stand-in (this decides nothing of the paper's own models)"
     bearing, why = _bearing(verdict), reason(verdict)
     if bearing is not None:
-        others = len(verdict.contrasts) - 1
+        others, strongest = len(verdict.contrasts) - 1, _strongest(verdict)
         text += f": {contrast_words(bearing)}"
+        if verdict.outcome == "partly supported" and strongest not in (None, bearing):
+            text, others = f"{text} to {contrast_words(strongest)}", others - 1
         text += f", and {others} other {'contrast' if others == 1 else 'contrasts'}" if others else ""
         why = why.removesuffix(f": {bearing.name}")
     if why:
@@ -278,7 +280,17 @@ def _bearing(verdict: Verdict) -> Contrast | None:
     Weakest is nearest to zero; of a claim that is not supported or undecided that is the one that broke it. A contrast that is
     only shown bears nothing.
     """
-    defined = [c for c in verdict.contrasts if c.value is not None]
-    defined = [c for c in defined if not c.needs] or defined
+    defined = _deciding(verdict)
     along = 1.0 if sum(c.value or 0.0 for c in defined) >= 0 else -1.0
     return min(defined, key=lambda c: along * (c.value or 0.0), default=None)
+
+
+def _strongest(verdict: Verdict) -> Contrast | None:
+    """The contrast that lies farthest in the claim's direction."""
+    return max(_deciding(verdict), key=lambda c: c.value or 0.0, default=None)
+
+
+def _deciding(verdict: Verdict) -> list[Contrast]:
+    """The contrasts that have a value and may decide; those that are only shown where there are no others."""
+    defined = [c for c in verdict.contrasts if c.value is not None]
+    return [c for c in defined if not c.needs] or defined
