@@ -98,7 +98,7 @@ def main(rows: str = "20000", ledger: str = str(LEDGER)) -> None:
         print(f"{written:,} rows, {size:.1f} GB\n\n| command | seconds | of processors | peak MB |\n|---|---|---|---|")
         for name, words in commands.items():
             clock, processors, memory = measured(words, Path(folder) / "cache")
-            print(f"| {name} | {clock:.0f} | {processors:.0f} | {memory:.0f} |", flush=True)
+            print(f"| {name} | {clock:.1f} | {processors:.1f} | {memory:.0f} |", flush=True)
 
 
 if __name__ == "__main__":
