@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path in OUTSIDE:
         files.append(File.generated(config, address(path), abs_src_path=str(ROOT / path)))
     for path in sorted(REPORTS.rglob("*.*")):
-        files.append(File(str(path.relative_to(ROOT)), str(ROOT), config.site_dir, use_directory_urls=False))
+        if path.suffix != ".md":  # mkdocs would make a page of the site of it
+            files.append(File(str(path.relative_to(ROOT)), str(ROOT), config.site_dir, use_directory_urls=False))
     for path in sorted((ROOT / "docs").glob("*.ipynb")):
         page = notebook.as_markdown(notebook.read(path), name=path.name)
         files.append(File.generated(config, address(f"docs/{path.name}"), content=page))
     return files
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """The reports' tables in Markdown, as they are, beside the pages that offer them."""
+    for path in REPORTS.rglob("*.md"):
+        shutil.copyfile(path, Path(config.site_dir) / path.relative_to(ROOT))
 
 
 def on_page_markdown(markdown: str, page: Page, files: Files, **_: Any) -> str:
