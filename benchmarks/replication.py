@@ -78,6 +78,7 @@ class Block:
 BLOCKS = (
     Block(name="cpu, the first five", scale="cpu", studies="table1 fig2a fig2c fig5 controls"),
     Block(name="cpu, no further training", scale="cpu", studies=TRAINED),
+    Block(name="cpu, claims without a verdict", scale="cpu", studies="table3 theory-audit"),
     Block(name="cpu", scale="cpu", studies="all"),
     Block(name="cpu, fragility over training", scale="cpu", studies="fragility-over-training"),
     Block(name="cpu, remedies", scale="cpu", studies="remedies"),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import zip_longest
+from math import log
 from typing import Any
 from zlib import crc32
 
@@ -24,6 +25,7 @@ from antiphase.paper.claims import CLAIMS
 from antiphase.paper.contrasts import Group
 from antiphase.paper.grid import Grid
 from antiphase.paper.questions import Model, Train, UserClip
+from antiphase.paper.selection import MARGIN, MOST_COST
 from antiphase.paper.series import ALIKE, Series
 from antiphase.paper.study import Prediction, Study
 from antiphase.paper.verdict_rule import GAP, decide
@@ -231,9 +233,15 @@ def _nothing_that_agrees(_: Prediction) -> tuple[float, float]:
     return 0.0, GAP
 
 
+def _only_cheap_and_accurate(prediction: Prediction) -> tuple[float, float]:
+    """As accurate and as dear as the plain DiffViT, and as easy to fool as is just too easy."""
+    return {"accuracy": MARGIN, "cost": log(MOST_COST)}.get(prediction.part, 0.0), 0.0
+
+
 HARDER: dict[str, tuple[str, Truth]] = {  # worlds without the effect that have more in them than zeros, by claim
     "K3": (f"only its premise is true ({100 * PREMISE:.0f} points)", _only_its_premise),
     "K11": (f"single runs have a direction ({100 * GAP:.0f} points), the union has none", _nothing_that_agrees),
+    "E7": ("accuracy and cost are those of the plain DiffViT", _only_cheap_and_accurate),
     "K23": (f"PGD has a direction ({100 * GAP:.0f} points), AutoAttack has none", _nothing_that_agrees),
 }
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import t
+from scipy.stats import norm, t
 
 from antiphase.measures.seed_intervals import (
     PerImage,
@@ -192,3 +192,17 @@ def test_more_seeds_and_more_images_give_more_power_and_one_training_gives_none(
     needed = plan.seeds_needed(500, 0.05)
     assert plan.power([1.0], [needed - 1], 500, 0.05) < 0.8 <= plan.power([1.0], [needed], 500, 0.05)
     assert plan.power_of_pair(2_000, 0.05) > 0.8 > plan.power_of_pair(100, 0.05)
+
+
+@pytest.mark.parametrize(("q", "images"), [(0.5, 28), (0.9, 100), (0.95, 200)])
+def test_a_quantile_has_an_interval_that_covers_or_none(q, images):
+    draw, true, covered = np.random.default_rng(0), float(np.exp(np.hypot(0.5, 0.33) * norm.ppf(q))), 0
+    for _ in range(300):
+        sizes = np.exp(0.5 * draw.normal(size=(1, images)) + 0.33 * draw.normal(size=(5, images)))
+        low, high = estimated([PerImage(sizes, np.ones_like(sizes), "images", q)]).interval()
+        covered += low <= true <= high
+    assert covered >= 0.91 * 300
+    for tail in (1 - 9 / images, 1.0):  # nine images lie beyond it, and none
+        estimate = estimated([PerImage(sizes, np.ones_like(sizes), "images", tail)])
+        assert np.isnan(estimate.interval()).all()
+        assert estimate.p_above() == 1.0

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from antiphase.measures.stats import holm, mcnemar, mean_interval, paired, quantile_interval, ranked_alike, spearman
+from antiphase.measures.stats import (
+    holm,
+    least_p,
+    mcnemar,
+    mean_interval,
+    paired,
+    quantile_interval,
+    ranked_alike,
+    spearman,
+)
 from antiphase.rates import rate, wilson
 
 
@@ -89,7 +98,8 @@ def test_layers_are_ranked_by_spearmans_correlation():
 def test_the_chance_of_a_rank_correlation_counts_orders_of_the_layers_not_seeds():
     rising = np.tile(np.arange(4.0)[:, None], (1, 10))  # ten seeds that rank their layers alike are one observation
     test = ranked_alike([(rising, rising)])
-    assert (test["rho"], test["p_above"], test["least_p"]) == (pytest.approx(1), pytest.approx(1 / 24), 1 / 24)
+    assert (test["rho"], test["p_above"]) == (pytest.approx(1), pytest.approx(1 / 24))
+    assert (least_p([4]), least_p([4, 3]), least_p([4], ["a", "a", "b", "b"])) == (1 / 24, 1 / 144, 1 / 4)
     assert ranked_alike([(rising, -rising)])["p_below"] == pytest.approx(1 / 24)
     two = ranked_alike([(rising, rising), (rising[:3], rising[:3])])
     assert (two["p_above"], two["models"]) == (pytest.approx(1 / 144), 20)

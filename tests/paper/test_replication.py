@@ -28,10 +28,10 @@ def test_the_papers_own_setting_at_depth_1_is_25_models_of_cifar10_the_first_see
 
 
 def test_the_cpu_scale_comes_first_and_without_surrogates():
-    assert [block.scale for block in BLOCKS[:3]] == ["cpu"] * 3
-    first, then, everything = (block.cells() for block in BLOCKS[:3])
+    assert [block.scale for block in BLOCKS[:4]] == ["cpu"] * 4
+    first, then, claims, everything = (block.cells() for block in BLOCKS[:4])
     keys = {cell.key for cell in first}
-    assert keys | {cell.key for cell in then} <= {cell.key for cell in everything}
+    assert keys | {cell.key for cell in (*then, *claims)} <= {cell.key for cell in everything}
     assert {cell.key for cell in then if isinstance(cell, Train)} <= keys  # as its name says
     assert {cell.kind for cell in everything if not isinstance(cell, Ask)} <= {"Train", "Evaluate", "Ranking", "Chosen"}
 

@@ -15,6 +15,7 @@ from antiphase.paper.catalog.remedies import (
     PLACES,
     Unmasked,
     chosen,
+    elsewhere,
     entries,
     fresh_seeds,
     look_seeds,
@@ -31,8 +32,9 @@ GRID = Grid.at("cpu")
 class Looked:
     """Answers of a look in which every recipe has an accuracy, a success and a cost of its own, over 1,000 images."""
 
-    def __init__(self, numbers):
+    def __init__(self, numbers, flagged=()):
         cells = ranking(GRID)
+        self.flagged = {ask.key for place in flagged for ask in cells.recipes[place].attacked}
         self.numbers = {
             ask.key: (name, value)
             for recipe, three in zip((*cells.recipes, cells.beside), numbers)
@@ -48,7 +50,10 @@ class Looked:
         images = {"id": np.arange(n), "label": np.zeros(n, int), "clean": np.zeros(n, int)}
         if name == "accuracy":
             return {"images": images | {"clean": (np.arange(n) >= value * n).astype(int)}}
-        return {"images": images | {"changed_in_run": [(np.arange(n) < value * n).astype(int)]}, "flags": []}
+        return {
+            "images": images | {"changed_in_run": [(np.arange(n) < value * n).astype(int)]},
+            "flags": ["a red flag"] * (cell.key in self.flagged),
+        }
 
 
 PLAIN = (0.50, 0.60, 1.0)
@@ -75,6 +80,28 @@ def test_the_lowest_success_leads_among_those_that_keep_accuracy_and_cost():
     assert place_of_ranking(ranking(GRID), 0, lambda _: answer) is ranking(GRID).recipes[answer["order"][0]]
 
 
+def test_an_attack_with_a_red_flag_does_not_bring_a_recipe_to_the_first_place():
+    look = Looked(numbers(V2=(0.50, 0.10, 1.0), alignment=(0.50, 0.40, 1.0)), flagged=[0])  # V2 is listed first
+    assert [remedies(GRID)[i].name for i in ranked(ranking(GRID), look)["order"]][::11] == ["alignment", "V2"]
+
+
+@pytest.mark.parametrize(
+    ("success", "outcomes"), [(-0.04, {"not supported", "inconclusive"}), (0.1, {"partly supported"})]
+)
+def test_a_recipe_that_is_only_cheap_and_accurate_is_partly_no_remedy(success, outcomes):
+    from benchmarks.calibrate import predictions_at
+    from benchmarks.worlds import World, verdict_in
+
+    deciding = predictions_at("cpu")["E7"]
+    assert {p.part for p in deciding if p.premise} == {"accuracy", "cost"}
+
+    def truth(prediction):
+        return (0.1 if prediction.premise else success), 0.0
+
+    seen = [verdict_in(World(seed), deciding, truth) for seed in range(20)]
+    assert set(seen) == outcomes
+
+
 @pytest.mark.parametrize("scale", ["smoke", "cpu", "desk", "paper"])
 def test_seeds_and_images_of_the_look_have_no_part_in_the_confirmation(scale):
     grid = Grid.at(scale)
@@ -89,7 +116,10 @@ def test_seeds_and_images_of_the_look_have_no_part_in_the_confirmation(scale):
 
 def test_what_is_confirmed_is_listed_before_any_row_is_there():
     """Five places, each with its control; their keys say the ranking, and not who came first."""
-    cells = [cell for cell in studies()["remedies"].cells(GRID) if isinstance(cell, Chosen)]
+    cells = [
+        cell for place in range(PLACES) for softmax in (False, True) for cell in chosen(GRID, place, softmax=softmax)
+    ]
+    assert set(cells) <= set(studies()["remedies"].cells(GRID))
     assert len(cells) == 2 * PLACES * len(fresh_seeds(GRID))
     assert len({cell.key for cell in cells}) == len(cells)
     assert to_plain(cells[0])["ranking"] == {"kind": "Ranking", "key": ranking(GRID).key}
@@ -110,6 +140,18 @@ def test_a_control_is_the_same_training_of_a_softmax_vit_without_what_needs_bran
         assert softmax.training.penalty == (penalty if name in OF_ANY else None)
         assert softmax.training.seed == own.training_of(by_name[name]).training.seed == own.seed
     assert control.training_of(by_name["V2"]).key == GRID.vit(control.seed).key
+
+
+def test_the_first_place_is_looked_at_in_deeper_models_and_with_more_classes_too():
+    assert elsewhere(GRID) == [(4, "cifar10"), (1, "cifar100")]
+    v2 = ranking(GRID).recipes[0]
+    deep, many = chosen(GRID, 0, depth=4)[0], chosen(GRID, 0, data="cifar100")[0]
+    assert deep.training_of(v2).model.depth == 4
+    assert deep.training_of(v2).model.layers == v2.trained[0].model.layers * 4
+    assert (many.training_of(v2).data, many.training_of(v2).model.depth) == ("cifar100", 1)
+    assert {cell.run_seed for cell in chosen(GRID, 0, depth=4)} == set(GRID.seeds(4))
+    asked = {(cell.model.depth, cell.data) for cell in studies()["remedies"].cells(GRID) if isinstance(cell, Chosen)}
+    assert asked == {(1, "cifar10"), (4, "cifar10"), (1, "cifar100")}
 
 
 def test_controls_are_on_both_models_and_none_of_them_is_ranked():

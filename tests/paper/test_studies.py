@@ -107,8 +107,13 @@ def test_show_says_whether_a_claim_can_be_decided_at_a_scale(cli):
     assert plans["K3"]["informative"] == plans["K3"]["contrasts"] == 3
     assert plans["K3"]["seeds"] == [5, 10]
     assert (plans["K23"]["informative"], plans["K23"]["images"]) == (0, 64)
-    text = " ".join(cli("study", "show", "fig3b", "--scale", "cpu")[1].split())
+    text = " ".join(cli("study", "show", "fig3b", "fig2b", "fig4", "--scale", "cpu")[1].split())
     assert "K23: cannot be decided at this scale" in text
+    assert "K9: cannot be decided, since small models stand in for the published ones" in text
+    assert "K7: tested by permutation and cannot be decided at this scale: the smallest possible p is 0.042" in text
+    assert "and 0.27 for the 2 points that some contrasts are about" in " ".join(
+        cli("study", "show", "table2", "--scale", "desk")[1].split()
+    )
     assert "none of them done: about" in text
     desk = [p for study in studies().values() for p in study.predictions(Grid.at("desk"))]
     outside = {"K9", "K10", "K13", "K14", "K15", "K19", "K24"}  # about published weights

@@ -59,8 +59,8 @@ RULE = [
     ([UP, Contrast(name="c", missing="no row of X")], "not tested here", "no row of X"),
     ([DOWN, Contrast(name="c", missing="no row of X")], "not supported", ""),
     ([UP, Contrast(name="c")], "inconclusive", "does not exist"),
-    ([finding(0.001, surrogate=True)], "not tested here", "surrogates"),
-    ([finding(below=0.001, surrogate=True)], "not tested here", "surrogates"),
+    ([finding(0.001, surrogate=True)], "not tested here", "stand in for the published"),
+    ([finding(below=0.001, surrogate=True)], "not tested here", "stand in for the published"),
     ([finding(0.001, of_pair=True)], "supported", "of this pair"),
     # what a claim takes for granted can refute it, and never supports it
     ([finding(0.001, premise=True), UP], "supported", "all 2"),
@@ -103,11 +103,17 @@ def test_every_verdict_prints_its_power():
         "a gap of 5 points would have been seen with probability 0.70 to 0.90"
     )
     assert "0.90" in decide([OPEN], 0.4).power
+    threshold = decide([finding(0.001, threshold=True)], 0.4).power
+    assert threshold == "a distance to the threshold of 5 points would have been seen with probability 0.90"
+    assert "simulated" in decide([finding(0.001, power=None, planned_power=None)], 0.4).power  # ranks
 
 
 def test_a_claim_partly_supported_lists_where():
     verdict = decide([finding(1e-4, name="here"), finding(0.2, name="there")], 0.4)
     assert (verdict.outcome, "(here)" in verdict.why, "there" in verdict.why) == ("partly supported", True, False)
+    many = [finding(1e-6, name=f"here {place}") for place in range(8)]
+    verdict = decide([*many, finding(0.2, name="there"), finding(0.3, name="and there")], 0.4)
+    assert "8 of 10 contrasts in its direction (all but there; and there)" in verdict.why
 
 
 # ------------------------------------------------------------------------------------------------- worlds
@@ -217,7 +223,7 @@ def test_a_claim_that_says_several_things_names_them():
     says = {claim: {_contrast_without_rows(p).says for p in of} for claim, of in predictions_at("paper").items()}
     several = {"K2", "K3", "K4", "K6", "K8", "K10", "K11", "K12", "K14", "K18", "K20", "K21", "K24", "E3", "E7"}
     assert {claim for claim, things in says.items() if len(things) > 1} == several
-    assert all("" not in says[claim] for claim in several - {"K3"})  # of K3 it is the premise
+    assert all("" not in says[claim] for claim in several - {"K3", "E7"})  # of these it is a premise
 
 
 def _contrast_without_rows(prediction):
@@ -442,6 +448,9 @@ def test_a_pair_that_needs_more_images_than_there_are_is_told_so():
         "claim": "K10",
         "contrasts": 1,
         "informative": 1,
+        "surrogates": 0,
+        "least_p": None,
+        "at_margin": None,
         "seeds": [1],
         "images": 5_000,
         "of_pair": True,

@@ -157,7 +157,7 @@ def _described(study: Study, grid: Grid) -> dict[str, Any]:
 def _table(study: Study, grid: Grid, answers: Answers) -> dict[str, Any]:
     lines = [asdict(row) for row in study.table(grid, answers)]
     stands_in = any(line["note"] == SURROGATE for line in lines)
-    title = study.titled(grid) + "; SURROGATES: small models trained here" * stands_in
+    title = study.titled(grid) + "; SURROGATES: small models that stand in for the published ones" * stands_in
     return {"name": study.name, "title": title, "surrogate": stands_in, "scale": grid.scale, "lines": lines}
 
 

@@ -212,7 +212,7 @@ class StepCostQuestion(Question):
 
     kind: ClassVar[str] = "step cost"
     folder: ClassVar[str] = "measures"
-    rounds: int = 20  # steps of each that are counted
+    rounds: int = 60  # steps of each that are counted
     seed: Suppress[int] = 0
 
     def __post_init__(self) -> None:

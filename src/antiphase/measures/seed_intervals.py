@@ -21,6 +21,7 @@ from antiphase.rates import wilson
 
 Statistic = Callable[..., Array]  # arrays (S,), one per model -> (S,)
 SLOPE = 1e-4  # step of the difference quotient by which a statistic is followed, relative
+BEYOND = 10  # images that must lie on either side of a quantile with an interval
 LARGE_DF = 1e6  # above, Student's t is the normal distribution
 
 
@@ -76,10 +77,13 @@ def _quantile(q: float, values: Array, counted: Array) -> float:
 
 
 def _quantile_influence(q: float, values: Array, counted: Array) -> Array:
-    """(n,): (q - [value <= quantile]) / density, the density from the two quantiles that lie n^(-1/3) to either side."""
+    """(n,): (q - [value <= quantile]) / density, the density from the two quantiles that lie n^(-1/3) to either side.
+
+    NaN where fewer than ten images lie beyond the quantile: its interval would be too narrow (docs/statistics.md).
+    """
     there = counted > 0
     m, at = int(there.sum()), _quantile(q, values, counted)
-    if m == 0:
+    if m * min(q, 1 - q) < BEYOND * (1 - 1e-9):
         return np.full(len(values), np.nan)
     low, high = max(0.0, q - m ** (-1 / 3) / 2), min(1.0, q + m ** (-1 / 3) / 2)
     with np.errstate(all="ignore"):
@@ -204,7 +208,9 @@ def _students(tail: float, df: Number) -> Number:
 
 
 def _beyond(distance: float, variance: float, df: float) -> float:
-    """The chance of a value so far above."""
+    """The chance of a value so far above; 1 where the variance is not known."""
+    if np.isnan(variance):
+        return 1.0
     if not variance > 0:
         return 0.0 if distance > 0 else 1.0
     return float(scipy.stats.t.sf(distance / variance**0.5, min(df, LARGE_DF)))

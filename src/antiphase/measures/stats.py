@@ -209,9 +209,9 @@ def ranked_alike(groups: Sequence[tuple[Array, Array]], clusters: Sequence[str] 
     """Do two numbers rank the layers of models alike? Mean rank correlation over models, tested by permuting layers.
 
     A group is the models of one depth, (L, S) and (L, S). Models that were trained alike but for their seed share what layers
-    do, so all seeds of a depth are permuted together: they are one observation of its layers. `least_p` is the smallest p that
-    so few layers can give. Where things that are ranked belong to `clusters`, whose members are alike (a name for each of L),
-    only the members of a cluster are exchangeable, and only those are permuted. `each` is the correlation of every model.
+    do, so all seeds of a depth are permuted together: they are one observation of its layers. Where things that are ranked
+    belong to `clusters`, whose members are alike (a name for each of L), only the members of a cluster are exchangeable, and
+    only those are permuted. `each` is the correlation of every model.
     """
     models = sum(x.shape[1] for x, _ in groups)
     ranks = [(_standard_ranks(x), _standard_ranks(y)) for x, y in groups]
@@ -219,8 +219,7 @@ def ranked_alike(groups: Sequence[tuple[Array, Array]], clusters: Sequence[str] 
     products = [x @ y.T / models for x, y in ranks]  # (L, L): layer of x, layer of y
     blocks = [_blocks(clusters or [""] * len(m)) for m in products]
     rho = float(sum(np.trace(m) for m in products))
-    orders = math.prod(math.factorial(len(block)) for of_group in blocks for block in of_group)
-    if orders <= math.factorial(ALL_ORDERS):
+    if _orders(blocks) <= math.factorial(ALL_ORDERS):
         sums = [_permuted(m, _all_orders(of_group)) for m, of_group in zip(products, blocks)]
         permuted = np.sum(np.meshgrid(*sums), axis=0).ravel()  # every order of one depth with every order of the others
         counted, more = len(permuted), 0
@@ -230,8 +229,17 @@ def ranked_alike(groups: Sequence[tuple[Array, Array]], clusters: Sequence[str] 
         drawn = [_drawn_orders(draw, of_group, DRAWN_ORDERS - 1) for of_group in blocks]
         permuted = sum(_permuted(m, order) for m, order in zip(products, drawn))
     above, below = ((more + int((sign * (permuted - rho) >= -1e-12).sum())) / counted for sign in (1, -1))
-    least = max(1 / orders, 1 / DRAWN_ORDERS)
-    return {"rho": rho, "p_above": above, "p_below": below, "models": models, "least_p": least, "each": each}
+    return {"rho": rho, "p_above": above, "p_below": below, "models": models, "each": each}
+
+
+def least_p(sizes: Sequence[int], clusters: Sequence[str] = ()) -> float:
+    """The smallest p that `ranked_alike` can give groups of so many layers (or other things), known before they are looked at."""
+    return max(1 / _orders([_blocks(clusters or [""] * size) for size in sizes]), 1 / DRAWN_ORDERS)
+
+
+def _orders(blocks: Sequence[Sequence[Any]]) -> int:
+    """In how many orders the members of clusters can stand, in all groups together."""
+    return math.prod(math.factorial(len(block)) for of_group in blocks for block in of_group)
 
 
 def _blocks(clusters: Sequence[str]) -> list[Any]:

@@ -10,7 +10,7 @@ from antiphase.config import InputError
 from antiphase.measures.stats import Contrast, Verdict
 from antiphase.paper.grid import Grid
 from antiphase.paper.study import Answers, Missing, Planned, Prediction, Study
-from antiphase.paper.verdict_rule import POWER, decide, place_of, why_uninformative
+from antiphase.paper.verdict_rule import decide, place_of, why_uninformative
 
 CLAIMS = {
     "K1": "a depth-1 DiffViT is easier to fool than its ViT at every budget and patch width",
@@ -60,7 +60,8 @@ def plans(predictions: Iterable[Prediction]) -> list[dict[str, Any]]:
 
 def _plan(claim: str, planned: list[Planned]) -> dict[str, Any]:
     powers = [plan.power for plan in planned if plan.power is not None]
-    enough = [plan for plan in planned if plan.power is None or plan.power >= POWER]
+    at_margin = [(plan.margin, plan.power_at_margin) for plan in planned if plan.power_at_margin is not None]
+    least = [plan.least_p for plan in planned if plan.least_p]
     needed = [plan.seeds_needed for plan in planned if not plan.of_pair]
     of_pair = [(plan.images_needed, plan) for plan in planned if plan.images_needed is not None]
     most = max(of_pair, key=lambda one: one[0], default=None)
@@ -68,13 +69,16 @@ def _plan(claim: str, planned: list[Planned]) -> dict[str, Any]:
         "claim": claim,
         "statement": CLAIMS[claim],
         "contrasts": len(planned),
-        "informative": len(enough),
+        "informative": sum(plan.can_decide for plan in planned),
+        "surrogates": sum(plan.surrogate for plan in planned),
+        "least_p": max(least, default=None),
         "seeds": sorted({plan.seeds for plan in planned}),
         "images": min(plan.images for plan in planned),
         "of_pair": any(plan.of_pair for plan in planned),
         "seeds_needed": None if not needed or None in needed or not powers else max(n for n in needed if n is not None),
         "pair_needs": None if most is None else _needs(*most),
         "power": [min(powers), max(powers)] if powers else None,
+        "at_margin": min(at_margin, key=lambda one: one[1], default=None),
     }
 
 

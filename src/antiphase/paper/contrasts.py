@@ -19,7 +19,7 @@ from antiphase.measures.seed_intervals import (
     first,
     line_weights,
 )
-from antiphase.measures.stats import Array, Contrast, Unit, ranked_alike
+from antiphase.measures.stats import Array, Contrast, Unit, least_p, ranked_alike
 from antiphase.paper.questions import UserClip
 from antiphase.paper.series import ALIKE, ON_BOTH_SIDES, PLAN, Series
 from antiphase.paper.study import Missing, Planned, Prediction
@@ -219,7 +219,11 @@ def _planned(groups: Sequence[Group], plan: Plan, margin: float, chance: float) 
         of_pair=pair,
         power_by_plan=lambda: plan.power_of_pair(images, GAP) if pair else plan.power(weights, seeds, images, GAP),
         seeds_by_plan=lambda: None if pair else plan.seeds_needed(images, GAP),
+        surrogate=any(one.surrogate for group in groups for one in group.series),
         margin=margin,
+        margin_by_plan=lambda: (
+            plan.power_of_pair(images, margin) if pair else plan.power(weights, seeds, images, margin)
+        ),
         images_there=int(min(one.images_there for g in groups for one in g.series)),
         images_by_plan=lambda: plan.images_needed(margin, chance) if pair else None,
     )
@@ -294,7 +298,8 @@ def predict_ranks(
             for x, y in grouped
         ]
 
-    return _rank_prediction(claim, name, part, reading, ranked, layers, over, clusters=clusters)
+    least = least_p([len(x) for x, _ in by_depth], clusters)
+    return _rank_prediction(claim, name, part, reading, ranked, layers, over, least, clusters=clusters)
 
 
 def predict_seed_ranks(
@@ -310,7 +315,8 @@ def predict_seed_ranks(
         return [(x, y)]
 
     groups = tuple(group for pair in pairs for group in pair)
-    return _rank_prediction(claim, name, part, reading, ranked, groups, "seeds", ranks_seeds=True)
+    least = least_p([min(group.seeds for group in groups)])
+    return _rank_prediction(claim, name, part, reading, ranked, groups, "seeds", least, ranks_seeds=True)
 
 
 def _rank_prediction(
@@ -321,14 +327,20 @@ def _rank_prediction(
     ranked: Callable[[Numbers], list[tuple[Array, Array]]],
     groups: tuple[Group, ...],
     over: str,
+    least: float,
     *,
     ranks_seeds: bool = False,
     clusters: Sequence[str] = (),
 ) -> Prediction:
-    """`ranked`: what `ranked_alike` takes; `over`: a word for what is ranked and permuted."""
+    """`ranked`: what `ranked_alike` takes; `over`: a word for what is ranked and permuted; `least`: the smallest possible p."""
     every = [one for group in groups for one in group.series]
     seeds = min(len(one.cells) for one in every)
-    planned = Planned(seeds=seeds, images=int(min(one.planned_images for one in every)))
+    planned = Planned(
+        seeds=seeds,
+        images=int(min(one.planned_images for one in every)),
+        surrogate=any(one.surrogate for one in every),
+        least_p=least,
+    )
 
     def contrast(numbers: Numbers) -> Contrast:
         try:
@@ -339,8 +351,8 @@ def _rank_prediction(
             return Contrast(name=name, unit="")
         test = ranked_alike(arrays, clusters)
         above, below, needs = test["p_above"], test["p_below"], ""
-        if test["least_p"] >= LEVEL:
-            needs = f"so few {over} give a p of {test['least_p']:.2g} at best, {LEVEL:g} is asked"
+        if least >= LEVEL:
+            needs = f"so few {over} give a p of {least:.2g} at best, {LEVEL:g} is asked"
         if clusters:
             over_seeds = combined([(1.0, PerSeed(test["each"], {}, planned.images, shares=False))])
             assert over_seeds is not None  # a rank correlation of what does not vary is 0
@@ -354,7 +366,7 @@ def _rank_prediction(
             seeds=seeds,
             n=planned.images,
             correct=planned.images,
-            surrogate=any(one.surrogate for one in every),
+            surrogate=planned.surrogate,
             p_above=above,
             p_below=below,
             needs=needs,

@@ -185,7 +185,7 @@ class Chosen(Model):
     """The recipe at a place of a ranking, trained anew from a seed that had no part in the ranking.
 
     Which recipe that is, rows decide, by a rule that stands in the code; so lines and predictions about it are fixed before any
-    run.
+    run. Depth and data may be others than those of the first look.
     """
 
     model: ViTConfig  # its sizes; the recipe says which attention
@@ -214,7 +214,8 @@ class Chosen(Model):
     @property
     def title(self) -> str:
         control = ", its softmax control" if self.softmax else ""
-        return f"place {self.place + 1} of the {self.ranking.title}{control}, {self.data}, seed {self.seed}"
+        depth = "" if self.model.depth == 1 else f", depth {self.model.depth}"
+        return f"place {self.place + 1} of the {self.ranking.title}{control}{depth}, {self.data}, seed {self.seed}"
 
     @property
     def data_sets(self) -> tuple[str, ...]:
@@ -223,12 +224,13 @@ class Chosen(Model):
     def training_of(self, recipe: Recipe) -> Train:
         """What is trained if this is the recipe. Its control has no penalty on branches, since it has none."""
         first = recipe.trained[0]
-        training, model = dataclasses.replace(first.training, seed=self.seed), first.model
+        training = dataclasses.replace(first.training, seed=self.seed)
+        model = dataclasses.replace(first.model, depth=self.model.depth)
         if self.softmax:
             model = dataclasses.replace(model, attention=(Softmax(),))
             if training.penalty is not None and training.penalty.term in OF_BRANCHES:
                 training = dataclasses.replace(training, penalty=None)
-        return dataclasses.replace(first, model=model, training=training)
+        return dataclasses.replace(first, model=model, training=training, data=self.data)
 
 
 class ClipModel(Model):
@@ -282,7 +284,7 @@ class UserClip(ClipModel):
 
     @property
     def title(self) -> str:
-        return ("surrogate " if self.surrogate else "") + f"{self.model.title} {self.weights[:12]}"
+        return ("small " if self.surrogate else "") + f"{self.model.title} {self.weights[:12]}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,9 @@
 
 A recipe is allowed if it keeps accuracy (test accuracy no more than a point below the plain model's, means over the seeds of the
 look) and its training step costs no more than 1.3 of the plain one's. Allowed recipes come first; then the lowest attack success
-leads; equal ones stay in the order in which they are listed. The look decides nothing else: who is ranked first is trained anew
-from other seeds and attacked on other images, so that being lucky in the look is of no use.
+leads, where an attack with a red flag of masked gradients counts every image as fooled; equal ones stay in the order in which
+they are listed. The look decides nothing else: who is ranked first is trained anew from other seeds and attacked on other images,
+so that being lucky in the look is of no use.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from antiphase.paper.questions import Ask, Cell, Ranking, Recipe
-from antiphase.paper.series import Series, Success, Values
+from antiphase.paper.series import Series, Success, Unmasked, Values
 from antiphase.paper.study import Answers
 from antiphase.store import Content
 
@@ -52,7 +53,7 @@ def _numbers(recipe: Recipe, answers: Answers) -> dict[str, float]:
 
     return {
         "accuracy": mean(recipe.accuracy, Success("accuracy")),
-        "success": mean(recipe.attacked, Success(SUCCESS)),
+        "success": mean(recipe.attacked, Unmasked(SUCCESS)),
         "cost": float(np.exp(mean(recipe.cost, log_cost))),
     }
 

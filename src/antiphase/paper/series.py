@@ -64,7 +64,7 @@ class Series:
 
     def _that_count(self, number: Callable[[Images], int]) -> float:
         images = min(number(cell.images) for cell in self.cells)
-        of_correct = self.values is distance or (isinstance(self.values, Success) and self.values.of_correct)
+        of_correct = self.values is distance or (isinstance(self.values, Success | Unmasked) and self.values.of_correct)
         return images * PLAN.accuracy if of_correct else float(images)
 
     @property
@@ -128,6 +128,21 @@ class Success:
             return 1 - correct * (1 - union), everything
         rate = union if self.reading.startswith("union") else changed.mean(axis=0)
         return (rate * correct, correct) if self.of_correct else (rate, everything)
+
+
+@dataclass(frozen=True)
+class Unmasked:
+    """A reading of an attack's answer; one with a red flag says nothing for the model, and every image counts as fooled."""
+
+    reading: str
+
+    @property
+    def of_correct(self) -> bool:
+        return Success(self.reading).of_correct
+
+    def __call__(self, content: Content) -> tuple[Array, Array]:
+        top, bottom = Success(self.reading)(content)
+        return (bottom, bottom) if AttackAnswer(content).content["flags"] else (top, bottom)
 
 
 def distance(content: Content) -> tuple[Array, Array]:

@@ -14,7 +14,7 @@ from antiphase.measures.questions import Rows, in_less_room
 from antiphase.measures.stats import Contrast, Unit
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Cell, Train, ordered
-from antiphase.paper.verdict_rule import GAP
+from antiphase.paper.verdict_rule import GAP, LEVEL, POWER
 from antiphase.store import Content
 
 if TYPE_CHECKING:
@@ -182,9 +182,12 @@ class Planned:
     seeds: int  # fewest of any model in it
     images: int  # that count
     of_pair: bool = False  # two given models: over images alone
+    surrogate: bool = False  # small models stand in for those that the claim is about: it decides nothing
+    least_p: float = 0.0  # of a permutation test, whatever comes out
     power_by_plan: Callable[[], float | None] = lambda: None  # called when asked for: lists of cells do without
     seeds_by_plan: Callable[[], int | None] = lambda: None
     margin: float = GAP  # what it must show: a gap of five points, or that nothing lies beyond a margin
+    margin_by_plan: Callable[[], float | None] = lambda: None
     images_there: int = 0  # that would count if all of the data set were taken
     images_by_plan: Callable[[], int | None] = lambda: None
 
@@ -192,6 +195,17 @@ class Planned:
     def power(self) -> float | None:
         """Chance to see a gap of five points; None where that is no question."""
         return self.power_by_plan()
+
+    @cached_property
+    def power_at_margin(self) -> float | None:
+        """Chance to see what it must show, where that is less than five points."""
+        return self.margin_by_plan() if self.margin < GAP else None
+
+    @property
+    def can_decide(self) -> bool:
+        """Whether the contrast may decide its claim, as far as that is known before any run."""
+        enough = self.power is None or self.power >= POWER
+        return enough and self.least_p < LEVEL and not self.surrogate
 
     @cached_property
     def seeds_needed(self) -> int | None:

@@ -70,12 +70,13 @@ def _verdict(outcome: Outcome, why: str, contrasts: Sequence[Contrast] = ()) -> 
 
 def _power(contrasts: Sequence[Contrast]) -> str:
     """What these contrasts would have shown."""
-    known = [contrast.power for contrast in contrasts if contrast.power is not None and not contrast.threshold]
+    gaps = [contrast for contrast in contrasts if contrast.power is not None and not contrast.threshold]
+    known = sorted(c.power for c in gaps or contrasts if c.power is not None)
     if not known:
-        return ""
-    least, most = min(known), max(known)
-    chance = f"{least:.2f}" if most - least < 0.005 else f"{least:.2f} to {most:.2f}"
-    return f"a gap of {100 * GAP:.0f} points would have been seen with probability {chance}"
+        return "how often a test of ranks sees a relation is simulated (docs/statistics.md)" if contrasts else ""
+    chance = f"{known[0]:.2f}" if known[-1] - known[0] < 0.005 else f"{known[0]:.2f} to {known[-1]:.2f}"
+    what = "a gap of" if gaps else "a distance to the threshold of"
+    return f"{what} {100 * GAP:.0f} points would have been seen with probability {chance}"
 
 
 def unfit(contrast: Contrast, floor: float) -> Verdict | None:
@@ -83,7 +84,8 @@ def unfit(contrast: Contrast, floor: float) -> Verdict | None:
     if contrast.missing is not None:
         return _verdict("not tested here", contrast.missing)
     if contrast.surrogate:
-        return _verdict("not tested here", "only small surrogates were looked at: give --clip and --diffclip")
+        why = "only small models were looked at, which stand in for the published ones: give those with --clip and --diffclip"
+        return _verdict("not tested here", why)
     if contrast.value is None:
         return _verdict("inconclusive", f"{contrast.name} does not exist")
     if contrast.accuracy is not None and contrast.accuracy < floor:
@@ -125,7 +127,7 @@ def decide(contrasts: Sequence[Contrast], floor: float | None) -> Verdict:
         return _verdict("not supported", f"no effect: all {_count(own)} within one point of zero", informative)
     partly = [contrast for contrast in _corrected(informative, lambda c: c.p_above) if not contrast.premise]
     if partly:
-        why = f"{len(partly)} of {of} in its direction ({_names(partly)}), none opposite{_pair(partly)}"
+        why = f"{len(partly)} of {of} in its direction ({_which(partly, informative)}), none opposite{_pair(partly)}"
         return _verdict("partly supported", why + silent, informative)
     undecided = [contrast for contrast in informative if contrast not in towards]
     why = f"{len(undecided)} of {of} undecided: {_names(undecided)}" if undecided else f"none of {of} after correction"
@@ -145,6 +147,13 @@ def _corrected(contrasts: Sequence[Contrast], p: Callable[[Contrast], float | No
 def _names(contrasts: Sequence[Contrast], most: int = 4) -> str:
     names = [contrast.name for contrast in contrasts]
     return "; ".join(names[:most]) + (f"; and {len(names) - most} more" if len(names) > most else "")
+
+
+def _which(some: Sequence[Contrast], among: Sequence[Contrast]) -> str:
+    """Every name that it takes to tell them from the others."""
+    others = [contrast for contrast in among if contrast not in some]
+    by_name = len(some) <= len(others) or not others
+    return _names(some, len(some)) if by_name else f"all but {_names(others, len(others))}"
 
 
 def _pair(contrasts: Sequence[Contrast]) -> str:

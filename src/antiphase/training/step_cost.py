@@ -21,10 +21,11 @@ WARM_UP = 2  # steps that are not counted
 
 
 def step_seconds(
-    runs: tuple[Run, Run], images: ImageSet, *, rounds: int = 20, device: torch.device | str = "cpu"
+    runs: tuple[Run, Run], images: ImageSet, *, rounds: int = 60, device: torch.device | str = "cpu"
 ) -> NDArray[np.float64]:
     """(rounds, 2): seconds of a step of each, in turns, so that what else the machine does meets both alike. On a CPU processor
-    time is counted, which a busy machine does not lengthen; the stored weights stay as they are."""
+    time is counted, which a busy machine lengthens less than the clock's (caches are shared); the stored weights stay as they
+    are."""
     device = torch.device(device)
     steps = [_stepper(run, images, device) for run in runs]
     seconds = np.array([[step(number) for step in steps] for number in range(WARM_UP + rounds)])

@@ -5,7 +5,7 @@ from dataclasses import asdict
 import matplotlib.pyplot as plt
 import pytest
 
-from antiphase.paper.catalog.remedies import PLACES, entries, lines
+from antiphase.paper.catalog.remedies import PLACES, RECIPE, entries, lines
 from antiphase.paper.grid import Grid
 from antiphase.report.figures.frontier import ACCURACY, SUCCESS, frontier_figure
 from antiphase.report.figures.render import write_figure
@@ -45,6 +45,13 @@ def test_every_recipe_is_on_it_at_its_success_at_the_middle_budget_and_its_accur
     at, legend = drawn(confirmation)
     assert len(at) == len(legend) == 2 + 2 * PLACES
     assert {"1  place 1", "1  control of place 1"} <= set(legend)
+
+
+def test_places_have_the_names_of_their_recipes_once_the_ranking_is_known(rows):
+    first = next(line for line in lines(GRID) if line.reading == RECIPE)
+    named = frontier_figure("remedies", [*rows, asdict(first.row(text="V2"))])
+    _, legend = drawn(named.panels[1])
+    assert {"1  place 1: V2", "1  control of place 1: V2", "2  place 2"} <= set(legend)
 
 
 def test_without_a_recipe_that_has_both_numbers_there_is_no_figure(rows):

@@ -14,14 +14,16 @@ two points (the plan of docs/statistics.md), so a look alone would credit a reci
 E7 is decided by the first place alone: one recipe, one test of each criterion, nothing to correct for. The other four places are
 further readings, each with a verdict of its own, as candidates to be confirmed elsewhere. A candidate succeeds if
 - attack success of correct images at .5, 1 and 2/255 is not above the plain softmax ViT's: by less than a point, by its interval;
-- AutoAttack confirms that at 1/255; an answer with a red flag of masked gradients counts every image as fooled;
+- AutoAttack confirms that at 1/255; an answer with a red flag of masked gradients counts every image as fooled, in the look too;
 - test accuracy is less than a point below the plain DiffViT's, by its interval;
 - a training step costs at most 1.3 of the plain DiffViT's.
 
-Controls are no candidates: what smooths any model is no remedy of differential attention. They are trained on both models alike.
-What decides how much: at `cpu` the confirmation has seven seeds, enough for attack success, accuracy and cost; AutoAttack on 64
-images cannot decide (`study show remedies --scale cpu` prints the power), so E7 is at best partly supported there; three seeds of
-the look alone would decide nothing.
+The last two are premises: they can refute, and a cheap and accurate recipe that is as fragile as ever is not partly a remedy. A
+further reading holds each place against the same training of a ViT, since what makes any model harder to fool is no remedy of
+differential attention. Controls are no candidates for the same reason. They are trained on both models alike.
+What decides how much: at `cpu` the confirmation has seven seeds, enough to show a recipe four points *less* fragile than the ViT
+(one exactly as fragile passes in one of twelve cases by the plan); AutoAttack on 64 images cannot decide (`study show remedies
+--scale cpu` prints the power), so E7 is at best partly supported there; three seeds of the look alone would decide nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +36,6 @@ from typing import Any
 import numpy as np
 
 from antiphase.attacks.config import Attack
-from antiphase.attacks.question import AttackAnswer
 from antiphase.config import Budget
 from antiphase.measures.questions import MixedChangeQuestion, PredictionQuestion, StepCostQuestion
 from antiphase.measures.seed_intervals import estimated
@@ -48,14 +49,14 @@ from antiphase.models.config import (
     GroupedDifferential,
     LowRankDifferential,
 )
+from antiphase.paper.catalog.fig2 import data_sets
 from antiphase.paper.contrasts import predict
 from antiphase.paper.grid import VIT_NAMES, Grid, attack_on, trained
 from antiphase.paper.questions import Ask, Chosen, Images, Model, Ranking, Recipe, Train
 from antiphase.paper.selection import MARGIN, MOST_COST, SUCCESS, log_cost
-from antiphase.paper.series import Series, Success, Values, line, mean_of, shown, trained_lines
+from antiphase.paper.series import Series, Success, Unmasked, Values, line, mean_of, shown, trained_lines
 from antiphase.paper.study import Answers, Label, Line, Prediction, Study, Tick
 from antiphase.paper.titles import budgets, data_name
-from antiphase.store import Content
 from antiphase.training.config import Penalty
 
 LOOK, PLACES = 3, 5  # seeds of the first look; places of its ranking that are confirmed
@@ -78,6 +79,8 @@ GENERIC: dict[str, dict[str, Any]] = {
     "weight decay": {"weight_decay": 1e-4},
 }
 EARLY = "early stopping"
+RECIPE, ELSEWHERE = "recipe", "elsewhere"
+DEEPER = 4  # layers of the models that the first place is looked at in as well
 
 
 def structures(grid: Grid) -> dict[str, Attention]:
@@ -216,17 +219,6 @@ def confirmed(grid: Grid, models: Sequence[Model]) -> tuple[Ask, ...]:
     return tuple(attack_on(model, few, grid.autoattack(grid.middle)) for model in models)
 
 
-@dataclass(frozen=True)
-class Unmasked:
-    """A reading of an attack's answer; one with a red flag says nothing for the model, and every image counts as fooled."""
-
-    reading: str
-
-    def __call__(self, content: Content) -> tuple[Array, Array]:
-        top, bottom = Success(self.reading)(content)
-        return (bottom, bottom) if AttackAnswer(content).content["flags"] else (top, bottom)
-
-
 # ------------------------------------------------------------------------------------------------- the two stages
 
 
@@ -242,11 +234,19 @@ def ranking(grid: Grid) -> Ranking:
 
 
 @lru_cache(maxsize=1_000)
-def chosen(grid: Grid, place: int, *, softmax: bool = False) -> tuple[Chosen, ...]:
-    """The recipe at a place of the ranking, from every seed of the confirmation."""
-    sizes = grid.diffvit(0).model
-    about: dict[str, Any] = {"model": sizes, "data": grid.data, "ranking": ranking(grid), "place": place}
-    return tuple(Chosen(**about, seed=seed, softmax=softmax) for seed in fresh_seeds(grid))
+def chosen(
+    grid: Grid, place: int, *, softmax: bool = False, depth: int = 1, data: str | None = None
+) -> tuple[Chosen, ...]:
+    """The recipe at a place of the ranking, from every seed of the confirmation; of deeper models from all of theirs."""
+    sizes, seeds = grid.diffvit(0, depth).model, fresh_seeds(grid) if depth == 1 else grid.seeds(depth)
+    about: dict[str, Any] = {"model": sizes, "data": data or grid.data, "ranking": ranking(grid), "place": place}
+    return tuple(Chosen(**about, seed=seed, softmax=softmax) for seed in seeds)
+
+
+def elsewhere(grid: Grid) -> list[tuple[int, str]]:
+    """Where the first place is looked at as well, though nothing is decided there: deeper models, and more classes."""
+    deeper = [depth for depth in grid.depths if 1 < depth <= DEEPER][-1:]
+    return [*((depth, grid.data) for depth in deeper), *((1, data) for data in data_sets(grid)[1:])]
 
 
 # ------------------------------------------------------------------------------------------------- lines
@@ -291,9 +291,31 @@ def lines(grid: Grid) -> list[Line]:
         models = [plain(grid, name, seed) for seed in fresh_seeds(grid)]
         table += _confirmation(grid, Label(name, "confirmation"), models)
     for place in range(PLACES):
+        table.append(_recipe_line(grid, place))
         table += _confirmation(grid, Label("DiffViT", "confirmation", f"place {place + 1}"), chosen(grid, place))
         control = chosen(grid, place, softmax=True)
         table += _confirmation(grid, Label("ViT", "confirmation", f"control of place {place + 1}"), control)
+    for depth, data in elsewhere(grid):
+        table += _elsewhere_lines(grid, depth, data)
+    return table
+
+
+def _elsewhere_lines(grid: Grid, depth: int, data: str) -> list[Line]:
+    """Accuracies and success of both plain models, of the first place and of its control."""
+    seeds = [model.run_seed for model in chosen(grid, 0, depth=depth, data=data)]
+    models: dict[tuple[str, ...], Sequence[Model]] = {
+        ("ViT",): [grid.vit(seed, depth, data=data) for seed in seeds],
+        ("DiffViT",): [grid.diffvit(seed, depth, data=data) for seed in seeds],
+        ("DiffViT", "place 1"): chosen(grid, 0, depth=depth, data=data),
+        ("ViT", "control of place 1"): chosen(grid, 0, softmax=True, depth=depth, data=data),
+    }
+    table: list[Line] = []
+    for (name, *place), of in models.items():
+        about = (name, ELSEWHERE, data, f"depth {depth}", *place)
+        table += trained_lines(Label(*about), of)
+        for eps in budgets_of(grid):
+            asked = tuple(attack_on(model, grid.test(data=data), grid.pgd(eps)) for model in of)
+            table.append(line(Label(*about, Tick.eps(eps)), Series(asked, Unmasked(SUCCESS)), SUCCESS))
     return table
 
 
@@ -311,10 +333,24 @@ def _ranking_line(grid: Grid) -> Line:
     cell = ranking(grid)
 
     def read(answers: Answers) -> dict[str, Any]:
-        names, order = [entry.name for entry in remedies(grid)], answers(cell)["order"]
-        return {"text": "; ".join(names[i] for i in order), "seeds": len(look_seeds(grid))}
+        names, looked = [entry.name for entry in remedies(grid)], answers(cell)
+        in_order = [
+            names[i] + " (too dear or not accurate enough)" * (not looked["allowed"][i]) for i in looked["order"]
+        ]
+        return {"text": "; ".join(in_order), "seeds": len(look_seeds(grid))}
 
     return Line(label=Label("ranking of the first look"), reading="first to last", cells=(cell,), read=read)
+
+
+def _recipe_line(grid: Grid, place: int) -> Line:
+    """Which recipe is at a place."""
+    cell = ranking(grid)
+
+    def read(answers: Answers) -> dict[str, Any]:
+        return {"text": [entry.name for entry in remedies(grid)][answers(cell)["order"][place]]}
+
+    label = Label("DiffViT", "confirmation", f"place {place + 1}")
+    return Line(label=label, reading=RECIPE, cells=(cell,), read=read)
 
 
 # ------------------------------------------------------------------------------------------------- early stopping
@@ -391,28 +427,38 @@ def predictions(grid: Grid) -> list[Prediction]:
 
 
 def _of_place(grid: Grid, place: int) -> list[Prediction]:
-    """E7 of one recipe: every criterion of success by itself."""
+    """E7 of one recipe: every criterion of success by itself, and as a further reading beside the same training of a ViT."""
     models, reading = chosen(grid, place), f"place {place + 1} of the first look"
     vits, diffvits = ([plain(grid, name, seed) for seed in fresh_seeds(grid)] for name in VIT_NAMES)
-    listed = []
-    for eps in budgets_of(grid):
-        attack = grid.pgd(eps)
-        pair = [
-            Series(under(grid, vits, attack), Success(SUCCESS)),
-            Series(under(grid, models, attack), Unmasked(SUCCESS)),
-        ]
-        what = f"ASR of correct images at {eps}: ViT + 1 point - remedy"
-        listed.append(predict("E7", what, "success", reading, pair, not_above, threshold=True, says="attack success"))
-    judged = [Series(confirmed(grid, vits), Success("union_correct"))]
-    judged.append(Series(confirmed(grid, models), Unmasked("union_correct")))
-    what = f"AutoAttack, correct images at {grid.middle}: ViT + 1 point - remedy"
-    listed.append(predict("E7", what, "AutoAttack", reading, judged, not_above, threshold=True, says="AutoAttack"))
+    listed = _robust_as(grid, reading, "ViT", vits, models)
     kept = [Series(predicted(grid, of), Success("accuracy")) for of in (models, diffvits)]
     what = "test accuracy: remedy - DiffViT + 1 point"
-    listed.append(predict("E7", what, "accuracy", reading, kept, not_below, threshold=True, says="accuracy"))
+    listed.append(predict("E7", what, "accuracy", reading, kept, not_below, threshold=True, premise=True))
     cost = [Series(timed(grid, models), log_cost)]
     what = f"log {MOST_COST:g} - log of the cost of a step"
-    listed.append(predict("E7", what, "cost", reading, cost, affordable, unit="", threshold=True, says="cost"))
+    listed.append(predict("E7", what, "cost", reading, cost, affordable, unit="", threshold=True, premise=True))
+    twins = chosen(grid, place, softmax=True)
+    return [*listed, *_robust_as(grid, f"{reading}, beside the same training of a ViT", "that ViT", twins, models)]
+
+
+def _robust_as(grid: Grid, reading: str, name: str, vits: Sequence[Model], models: Sequence[Model]) -> list[Prediction]:
+    """No more of the remedy's images are fooled than of a ViT's, by a point: at three budgets, and by AutoAttack at one."""
+    attacked = [
+        (
+            f"ASR of correct images at {eps}",
+            "success",
+            SUCCESS,
+            [under(grid, of, grid.pgd(eps)) for of in (vits, models)],
+        )
+        for eps in budgets_of(grid)
+    ]
+    judged = [confirmed(grid, of) for of in (vits, models)]
+    attacked.append((f"AutoAttack, correct images at {grid.middle}", "AutoAttack", "union_correct", judged))
+    listed = []
+    for what, part, rate, (usual, own) in attacked:
+        pair = [Series(usual, Success(rate)), Series(own, Unmasked(rate))]
+        sentence = f"{what}: {name} + 1 point - remedy"
+        listed.append(predict("E7", sentence, part, reading, pair, not_above, threshold=True, says=part))
     return listed
 
 

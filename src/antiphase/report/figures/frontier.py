@@ -21,7 +21,7 @@ from antiphase.report.theme import GRID, INK, LEGEND_WIDTH, SOFT, legend_above, 
 
 Row = Mapping[str, Any]  # a line of a study
 SUCCESS, ACCURACY = "asr_correct", "test_accuracy"
-CONFIRMED = "confirmation"
+CONFIRMED, ELSEWHERE, RECIPE = "confirmation", "elsewhere", "recipe"
 MARKS = {"plain": "*", "structure": "s", "penalty": "^", "control": "o", "place": "D"}
 OF_DIFFVIT = "v"  # a control of a DiffViT, so that no colour is needed to tell it from that of a ViT
 WIDTH = 2 * LEGEND_WIDTH  # letters above a panel that takes the whole width
@@ -57,7 +57,8 @@ class Spot(NamedTuple):
 def frontier_figure(name: str, lines: Sequence[Row]) -> Figure | None:
     """The first look, and the confirmation as far as it was run; None where neither has both numbers of a recipe."""
     measured = [line for line in lines if isinstance(line["value"], float | int) and line["model"] in PLACES]
-    every = _spots(measured)
+    recipes = {line["details"][-1]: line["text"] for line in lines if line["reading"] == RECIPE and line["text"]}
+    every = _spots([line for line in measured if ELSEWHERE not in line["details"]], recipes)
     panels = {
         "(a) first look": [spot for spot in every if CONFIRMED not in spot.success["details"]],
         "(b) confirmation, other seeds and images": [spot for spot in every if CONFIRMED in spot.success["details"]],
@@ -81,7 +82,7 @@ def frontier_figure(name: str, lines: Sequence[Row]) -> Figure | None:
     )
 
 
-def _spots(lines: Sequence[Row]) -> list[Spot]:
+def _spots(lines: Sequence[Row], recipes: Mapping[str, str]) -> list[Spot]:
     """Every label that has both numbers; success at the middle one of its budgets."""
     accuracies = {(line["model"], *line["details"]): line for line in lines if line["reading"] == ACCURACY}
     by_label: dict[tuple[str, ...], list[Row]] = {}
@@ -90,7 +91,7 @@ def _spots(lines: Sequence[Row]) -> list[Spot]:
             by_label.setdefault((line["model"], *line["details"]), []).append(line)
     return [
         Spot(
-            _name(label),
+            _name(label, recipes),
             label[0],
             _kind(label),
             sorted(of, key=lambda line: line["x"])[len(of) // 2],
@@ -109,9 +110,14 @@ def _kind(label: tuple[str, ...]) -> str:
     return first if first in MARKS else "control"
 
 
-def _name(label: tuple[str, ...]) -> str:
+def _name(label: tuple[str, ...], recipes: Mapping[str, str]) -> str:
+    """A place with the name of its recipe, as soon as that is known."""
     own = [part for part in label[1:] if part not in (CONFIRMED, *MARKS)]
-    return ", ".join(own) or label[0]
+    named = [
+        f"{part}: {recipes[place[0]]}" if (place := _PLACE.search(part)) and place[0] in recipes else part
+        for part in own
+    ]
+    return ", ".join(named) or label[0]
 
 
 def _names(spots: Sequence[Spot]) -> list[str]:

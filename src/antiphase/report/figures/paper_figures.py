@@ -93,7 +93,7 @@ def _note(lines: Sequence[Row]) -> str:
     images = sorted({line["n"] for line in lines if line["n"]})
     seeds = sorted({line["seeds"] for line in lines if line["seeds"]})
     sizes = [f"{_span(images)} images"] * bool(images) + [f"{_span(seeds)} seed{'s' * (seeds != [1])}"] * bool(seeds)
-    stands_in = " SURROGATES: the CLIPs are small models trained here." * any(
+    stands_in = " SURROGATES: the CLIPs are small models that stand in for the published ones." * any(
         line["note"] == SURROGATE for line in lines
     )
     return f"Drawn: {'; '.join(readings)}. {', '.join(sizes)}.{stands_in}"
@@ -263,7 +263,7 @@ def _group(line: Row) -> tuple[str, ...]:
 
 
 def _and_surrogates(title: str, lines: Sequence[Row]) -> str:
-    """What is drawn in a panel; small CLIPs trained here are called what they are."""
+    """What is drawn in a panel; small CLIPs that stand in for published ones are called what they are."""
     return f"{title}, surrogates" if any(line["note"] == SURROGATE for line in lines) else title
 
 

@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from antiphase.console import duration, stdout
-from antiphase.paper.verdict_rule import POWER
+from antiphase.paper.verdict_rule import LEVEL, POWER
 from antiphase.report.numbers import columns_of, worth_noting
 from antiphase.report.terminal.tables import table
 from antiphase.report.words import label_words, reading_words
@@ -68,17 +68,32 @@ def plan_words(plan: Row) -> str:
     """Whether a claim can be decided at this scale, and what that rests on."""
     seeds = " to ".join(str(s) for s in dict.fromkeys((plan["seeds"][0], plan["seeds"][-1])))
     gives = f"the scale gives {'one pair' if plan['of_pair'] else f'{seeds} seeds'} and {plan['images']:,} images that count"
+    stand_in = "small models stand in for the published ones (give those with --clip and --diffclip)"
+    if plan["surrogates"] == plan["contrasts"]:
+        return f"{plan['claim']}: cannot be decided, since {stand_in}"
     if plan["power"] is None:
-        return f"{plan['claim']}: tested by permutation; {gives}"
+        least = f"the smallest possible p is {plan['least_p']:.2g}"
+        can = (
+            f"; {least}"
+            if plan["informative"]
+            else f" and cannot be decided at this scale: {least}, {LEVEL:g} is asked"
+        )
+        return f"{plan['claim']}: tested by permutation{can}; {gives}"
     power = " to ".join(dict.fromkeys(f"{p:.2f}" for p in plan["power"]))
     can = f"{plan['informative']} of {plan['contrasts']} contrasts can decide it"
     if not plan["informative"]:
         can = "cannot be decided at this scale"
+    if plan["surrogates"]:
+        can += f" (in {plan['surrogates']} of them {stand_in})"
     many = "more than 50" if plan["seeds_needed"] is None else plan["seeds_needed"]
     needs = "" if plan["of_pair"] else f"; a single contrast needs {many} seeds with so many images"
     if plan["pair_needs"] is not None:
         needs += f"; {_pair_needs(plan['pair_needs'])}"
-    return f"{plan['claim']}: {can}: {gives}, power {power} for a gap of 5 points{needs}"
+    power = f"power {power} for a gap of 5 points"
+    if plan["at_margin"] is not None:
+        margin, lower = plan["at_margin"]
+        power += f" and {lower:.2f} for the {100 * margin:.0f} points that some contrasts are about"
+    return f"{plan['claim']}: {can}: {gives}, {power}{needs}"
 
 
 def _pair_needs(needs: Row) -> str:
