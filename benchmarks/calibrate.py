@@ -160,7 +160,7 @@ permuted within their families only, and Student's t of the seeds' own rank corr
 have families that share an effect, and trainings that each have a relation of their own. If an attack did not fool an image
 at any distance, the distance is censored: the image counts as not fooled within any radius. A quantile of distances has an
 interval only if at least ten images lie on either side of it: with fewer the interval was too narrow in simulations (three or
-more seeds, 28 to 2,000 images: it covered 90 to 100 % with ten or more, 44 to 94 % with less), and the largest never has one."""
+more seeds, 28 to 2,000 images: it covered 90 to 100 % with ten or more, 44 to 95 % with less), and the largest never has one."""
 
 
 def _coverage_section(cells: dict[str, float]) -> str:

@@ -134,7 +134,7 @@ SCALES: dict[ScaleName, Scale] = {
         accuracy_floor=0.40,
     ),
     "desk": Scale(
-        purpose="replication on 2 cores, resumable, tens of hours",
+        purpose="replication on 2 cores, resumable, days to weeks",
         data="cifar10",
         train_images=None,
         width=128,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from antiphase.data.corruption_table import CORRUPTIONS
 from antiphase.paper.titles import DATA_NAMES
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # of which a box is drawn
@@ -82,7 +83,8 @@ AXES = {  # what stands along an axis, and its unit
     "L2 radius": "L2 size of the perturbation (pixels from 0 to 1)",
 }
 LETTERS = {"ASR": "attack success", "lambda_init": "λ_init", "lambda": "λ", "eps": "ε"}
-KEYS = {**{key: name for key, name in DATA_NAMES.items() if key != name}, **CONTROLS, **LETTERS}
+DAMAGES = {name: name.replace("_", " ").replace("jpeg", "JPEG") for name in CORRUPTIONS if "_" in name}
+KEYS = {**{key: name for key, name in DATA_NAMES.items() if key != name}, **CONTROLS, **LETTERS, **DAMAGES}
 _KEY = re.compile(rf"(?<![\w./-])({'|'.join(sorted(map(re.escape, KEYS), key=len, reverse=True))})(?![\w./-])")
 
 

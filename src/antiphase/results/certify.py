@@ -108,7 +108,8 @@ def smoothed_attack(run: Run, images: ImageSet, question: SmoothedAttackQuestion
             "distance": [finite(size) for size in result.distance],
             "found": [finite(size) for size in result.found],
         }
-        return {"sigma": question.sigma, "attack": to_plain(question.attack), "images": per_image}
+        about = {name: getattr(question, name) for name in ("sigma", "samples", "alpha")}
+        return {**about, "attack": to_plain(question.attack), "images": per_image}
 
     return run.answer_on(question, images, compute)
 

@@ -17,7 +17,7 @@ OF_BRANCHES = ("amplification", "kappa", "alignment")  # penalties that need two
 
 @dataclass(frozen=True, kw_only=True)
 class Penalty:
-    """A term added to the loss, weight times a mean over images, layers and heads (docs/method.md 8.2).
+    """A term added to the loss, weight times a mean over images, layers and heads (docs/method.md 8.3).
 
     amplification   log s = log(||J1 - lambda J2|| / ||J1||), isolated layer, by the closed form E4
     kappa           max(0, kappa - above), kappa = |lambda| ||J2|| / ||J1||

@@ -1,4 +1,4 @@
-"""Penalties that are to make attention less sensitive, each one term of the loss (docs/method.md 8.2).
+"""Penalties that are to make attention less sensitive, each one term of the loss (docs/method.md 8.3).
 
 They look at the model in full and in float32, on a few images of each batch; of the last layer at the class token's row alone,
 since nothing else of it is read. So they work beside the fast path, which computes the loss itself. B images, h heads, N tokens.

@@ -38,6 +38,10 @@ def test_a_run_without_results_gives_a_page_of_commands_and_a_damaged_result_is_
     assert "x.json is damaged" in text
 
 
+def _radius(size):
+    return "-" if size is None else f"{size:.3g}"
+
+
 def test_certificates_are_drawn_and_listed_by_noise_and_a_sandwich_beside_them_is_no_damaged_result(
     pair, digits, tmp_path
 ):
@@ -49,14 +53,25 @@ def test_certificates_are_drawn_and_listed_by_noise_and_a_sandwich_beside_them_i
     for run in pair:
         shutil.copytree(run.folder, tmp_path / run.name, ignore=shutil.ignore_patterns(*ANSWERS))
         runs.append(Run(tmp_path / run.name))
-    config = CertifyConfig(sigma=(0.25, 0.5), samples=50, attack_images=1, attack_draws=2, attack_steps=2)
+    config = CertifyConfig(sigma=(0.25, 0.5), samples=50, attack_images=4, attack_draws=2, attack_steps=2)
     result = certify(runs, digits[1].subset(8), config)
     page = runs_page([run.folder for run in runs])
     assert page.findings == ()
     (section,) = (section for section in page.sections if section.name == "certified")
-    figure, table, *more = section.parts
+    figure, table = section.parts[:2]
     assert "sigma 0.25" in figure.title
-    assert len(more) == 2
+    sandwiches = {part.title: part for part in section.parts if "≤" in getattr(part, "title", "")}
+    assert len(section.parts) == 4 + len(sandwiches) > 4
+    for run in result["runs"]:
+        for own in run["certificates"]:
+            shown = sandwiches.get(f"{run['name']} at sigma {own['sigma']:g}: certified ≤ true radius ≤ attacked")
+            attacked = [row for row in own["sandwich"] if row["predicted"] is not None]
+            texts = [[cell.text for cell in row] for row in shown.rows] if shown else []
+            assert texts == [
+                [str(row["id"]), str(row["label"]), *(_radius(row[key]) for key in ("certified", "attacked"))]
+                for row in attacked
+            ]
+            assert not attacked or f"0 of {len(attacked)} certificates" in shown.note
     assert figure.data["value"] == sorted(figure.data["value"][:33], reverse=True) + sorted(
         figure.data["value"][33:], reverse=True
     )

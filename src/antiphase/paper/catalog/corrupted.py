@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -115,6 +115,11 @@ def predictions(grid: Grid) -> list[Prediction]:
     return listed
 
 
+def _more_classes(grid: Grid) -> Grid:
+    """The same about the second data set of the scale, where it has one."""
+    return replace(grid, data=grid.s.more_classes or grid.data)
+
+
 STUDIES = (
     Study(
         name="corrupted",
@@ -125,5 +130,12 @@ STUDIES = (
         minutes=18.1,
         lines=lines,
         predictions=predictions,
+    ),
+    Study(
+        name="corrupted-more-classes",
+        title=lambda grid: f"Natural corruptions: {data_name(_more_classes(grid).data)}, depth 1",
+        question="Does differential attention help against noise where there are more classes?",
+        minutes=18.1,
+        lines=lambda grid: lines(_more_classes(grid)),
     ),
 )

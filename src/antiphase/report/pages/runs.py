@@ -25,7 +25,7 @@ from antiphase.report.figures.models import (
 )
 from antiphase.report.lens_data import images_and_budgets
 from antiphase.report.numbers import attack_name, attack_text, threat_text
-from antiphase.report.page_parts import Figure, Model, Page, Section, Slot, Table, Value, study_table
+from antiphase.report.page_parts import Column, Figure, Model, Page, Section, Slot, Table, Value, study_table
 from antiphase.report.pages.cards import accuracy, command, needs_data
 from antiphase.store import entries_in, lies_at, read_entry
 
@@ -45,6 +45,7 @@ class RunResults:
     looks: list[Row]
     evals: list[Row]
     certificates: list[Row]
+    smoothed_attacks: list[Row]
     errors: list[str] = field(default_factory=list)
 
 
@@ -72,21 +73,23 @@ def runs_page(folders: Sequence[Path]) -> Page:
 
 def _read(name: str, folder: Path) -> RunResults:
     about = all_visible(read_about(folder))
-    run = RunResults(name, folder, about, [], [], [], [], [])
+    run = RunResults(name, folder, about, [], [], [], [], [], [])
     needs = {
-        "attacks": ("rates", "eps", "data"),
-        "measures": ("rows", "data", "seed"),
-        "looks": ("packed", "eps", "data"),
-        "evals": ("rows", "data", "seed"),
-        "certificates": ("images", "average_radius", "sigma", "data", "seed"),
+        "attacks": ("attacks", ("rates", "eps", "data")),
+        "measures": ("measures", ("rows", "data", "seed")),
+        "looks": ("looks", ("packed", "eps", "data")),
+        "evals": ("evals", ("rows", "data", "seed")),
+        "certificates": ("certificates", ("images", "average_radius", "sigma", "data", "seed")),
+        "smoothed_attacks": ("certificates", ("images", "attack", "sigma", "data", "seed")),
     }
-    for kind, keys in needs.items():
+    for kind, (subfolder, keys) in needs.items():
         cells: list[tuple[float, str, Row]] = []
-        for path in entries_in(folder / kind):
+        for path in entries_in(folder / subfolder):
             try:
                 content = read_entry(path, bare=True).content
             except InputError as error:
-                run.errors.append(str(error))
+                if str(error) not in run.errors:
+                    run.errors.append(str(error))
                 continue
             content = all_visible(content)
             if all(key in content for key in keys):  # measures also has answers without rows: of the theory audit
@@ -217,9 +220,45 @@ def _certificates(runs: list[RunResults]) -> Section:
             for rate in model.answer.content["rates"]
         ]
         parts.append(study_table(f"certified-{number}-table", title, lines, note=question))
+        parts += [table for model in models if (table := _sandwich(runs[model.place], model, number)) is not None]
     note = "Of the smoothed model, which is another function than the model itself (docs/certify.md)."
     slots = _slots("certify", runs)
     return Section(name="certified", title="Certified", note=note if parts else "", parts=tuple(parts) or slots)
+
+
+def _sandwich(run: RunResults, model: CertifiedModel, number: int) -> Table | None:
+    """Per image: what is certified, and how near an attack on the smoothed model came. None where none was attacked."""
+    about = ("sigma", "samples", "alpha", "seed")
+    own = model.answer.content
+    certified = {
+        image: (label, radius) for image, label, radius in zip(*(own["images"][of] for of in ("id", "label", "radius")))
+    }
+    tried = [
+        (image, *certified[image], cell["images"]["distance"][place])
+        for cell in run.smoothed_attacks
+        if all(cell.get(key) == own.get(key) for key in about) and cell["data"]["name"] == own["data"]["name"]
+        for place, image in enumerate(cell["images"]["id"])
+        if image in certified
+    ]
+    if not tried:
+        return None
+    broken = sum(radius is not None and attacked is not None and attacked < radius for *_, radius, attacked in tried)
+    return Table(
+        name=f"certified-{number}-sandwich-{model.place}",
+        title=f"{run.name} at sigma {own['sigma']:g}: certified ≤ true radius ≤ attacked",
+        columns=tuple(Column(title=t) for t in ("image", "label", "certified radius", "attacked at")),
+        rows=tuple(
+            (Value(str(image)), Value(str(label)), _distance(radius), _distance(attacked))
+            for image, label, radius, attacked in tried
+        ),
+        note=f"L2, of the smoothed model; a dash: nothing certified, or no attack confirmed. Attacks broke {broken} of "
+        f"{len(tried)} certificates.",
+        folded=True,
+    )
+
+
+def _distance(size: float | None) -> Value:
+    return Value("-" if size is None else f"{size:.3g}")
 
 
 def _smoothing(cell: Row) -> str:
