@@ -34,7 +34,7 @@ def table1():
 
 
 NOTE = (
-    "In percent, differences in points; 95 % intervals in brackets. Ours: means over 3 seeds, test accuracy on 10,000 images, "
+    "In percent; 95 % intervals in brackets. Ours: means over 3 seeds, test accuracy on 10,000 images, "
     "attacks on 512 images. –: not measured."
 )
 

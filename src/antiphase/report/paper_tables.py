@@ -160,7 +160,8 @@ def _note(lines: Sequence[Row]) -> str:
     printed = any(isinstance(line["reference"], float) for line in lines)
     paper = "" if printed else " The paper's numbers are of another experiment and are left out."
     missing = f" {NOTHING.text}: not measured." if any(line["value"] is None for line in lines) else ""
-    return f"In percent, differences in points; 95 % intervals in brackets. Ours: {over}, {', '.join(counted)}.{paper}{missing}"
+    points = ", differences in points" * any(line["unit"] == "points" for line in there)
+    return f"In percent{points}; 95 % intervals in brackets. Ours: {over}, {', '.join(counted)}.{paper}{missing}"
 
 
 # ------------------------------------------------------------------------------------------------- as text

@@ -76,7 +76,8 @@ def _alt(lines: Sequence[Row]) -> str:
         of = [line for line in lines if line["reading"] == reading and line["model"]]
         ends = [end for model in dict.fromkeys(line["model"] for line in of) for end in _ends(of, model)]
         words = [
-            f"{line['label']}: {scaled(line['value'], line['unit']):.3g}{' %' * (line['unit'] == '%')}" for line in ends
+            f"{label_words(line['label'])}: {scaled(line['value'], line['unit']):.3g}{' %' * (line['unit'] == '%')}"
+            for line in ends
         ]
         sentences += [f"{reading_words(reading)}: {'; '.join(words)}"] if words else []
     return ". ".join(sentences[:4]) + "."
@@ -398,6 +399,7 @@ def _split(axis: Any) -> tuple[Any, Any]:
     return above, drawing.add_subplot(lower, sharex=above)
 
 
+APART = 0.16  # between the marks of two controls, in bars
 SMALLEST = 0.05  # difference of two lambdas that fills the height of its axis
 OPPOSED = ("R1: share of cos < 0", "R3: share of cos < 0")
 
@@ -426,10 +428,12 @@ def _bar_panel(axis: Any, lines: Sequence[Row], title: str) -> None:
         if line["interval"] is not None:
             axis.plot([x, x], [scaled(end, "%") for end in line["interval"]], color=colour, linewidth=1.6)
     entries: list[tuple[Any, str]] = [(bars, "A1 and A2 of one head")]
-    for control, marker in CONTROL_MARKS.items():
+    for place, (control, marker) in enumerate(CONTROL_MARKS.items()):
         mine = [line for line in lines if control in line["details"]]
         if mine:
-            xs, ys = [slots[_group(line), line["x"]] for line in mine], [scaled(line["value"], "%") for line in mine]
+            beside = APART * (place - (len(CONTROL_MARKS) - 1) / 2)  # marks at the same height do not hide each other
+            xs = [slots[_group(line), line["x"]] + beside for line in mine]
+            ys = [scaled(line["value"], "%") for line in mine]
             (drawn,) = axis.plot(xs, ys, marker, color=INK, markersize=4, markerfacecolor="none", linestyle="")
             entries.append((drawn, detail_words(control).removeprefix("control: ")))
     axis.axhline(50, color=INK, linewidth=1, linestyle=DASHES[1])
