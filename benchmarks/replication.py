@@ -80,7 +80,9 @@ BLOCKS = (
     Block(name="cpu, no further training", scale="cpu", studies=TRAINED),
     Block(name="cpu, claims without a verdict", scale="cpu", studies="table3 theory-audit"),
     Block(name="cpu", scale="cpu", studies="all"),
-    Block(name="paper, depth 1, first seed", scale="paper", studies=DEPTH_1, depths=(1,), passes=(1,), wanted=as_printed),
+    Block(
+        name="paper, depth 1, first seed", scale="paper", studies=DEPTH_1, depths=(1,), passes=(1,), wanted=as_printed
+    ),
     Block(name="cpu, fragility over training", scale="cpu", studies="fragility-over-training"),
     Block(name="cpu, remedies", scale="cpu", studies="remedies"),
     Block(name="paper, depth 1", scale="paper", studies=DEPTH_1, depths=(1,), passes=(1, 3, 5), wanted=as_printed),

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from antiphase import files
-from antiphase.config import InputError
+from antiphase.config import InputError, read_text
 from antiphase.data import cache
 from antiphase.files import Damaged, DiskFull
 from antiphase.tensors import read_tensors, write_tensors
@@ -95,6 +95,15 @@ def test_a_killed_writer_leaves_the_old_file_and_its_debris_is_swept_but_never_t
     assert files.read_json(path) == ROW
     files.sweep(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["kept.json"]
+
+
+def test_a_pipe_among_debris_and_in_place_of_a_file_makes_nothing_wait(tmp_path):
+    os.mkfifo(tmp_path / ".a.partial")
+    files.sweep(tmp_path)
+    assert not list(tmp_path.iterdir())
+    os.mkfifo(tmp_path / "log.jsonl")
+    with pytest.raises(InputError, match="is not a regular file"):
+        read_text(tmp_path / "log.jsonl")
 
 
 def test_debris_without_locks_is_swept_after_a_day(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import sys
 import time
 
 import pytest
+from filelock import Timeout
 
 from antiphase import locks
 from antiphase.config import InputError
@@ -62,6 +63,13 @@ def test_one_of_two_that_wait_for_an_expired_lease_takes_it_over(tmp_path, monke
     assert [lease._take() for lease in others] == [False, False]
     time.sleep(0.3)
     assert [lease._take() for lease in others] == [True, False]
+
+
+def test_a_lease_that_is_made_and_not_yet_written_has_not_expired(tmp_path, monkeypatch):
+    monkeypatch.setenv("ANTIPHASE_LEASE_SECONDS", "30")
+    (tmp_path / "x.lease").touch()
+    with pytest.raises(Timeout):
+        locks.Lease(tmp_path / "x.lock").acquire(timeout=0)
 
 
 def test_a_kind_of_lock_that_does_not_exist_is_refused(monkeypatch, tmp_path):

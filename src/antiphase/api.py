@@ -12,21 +12,21 @@ import functools
 import inspect
 import tempfile
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from tyro.conf import Suppress
 
 from antiphase.attacks import engine
 from antiphase.attacks.config import Attack
 from antiphase.attacks.question import Protocol, SweepProtocol
 from antiphase.attacks.red_flags import call
-from antiphase.config import InputError, fits, from_plain, to_plain
+from antiphase.config import LARGEST_INTEGER, InputError, fits, from_plain, shown, to_plain
 from antiphase.data.imageset import Images, ImageSet, as_images, as_labels, as_pixels
 from antiphase.measures import alignment, lipschitz, smoothing, success
 from antiphase.measures.rated_result import RatedResult, RatedSweep, rated
@@ -36,6 +36,7 @@ from antiphase.runtime import pick_device
 from antiphase.scales import ScaleName
 
 RunLike = Run | Path | str
+LEAST = {"seed": 0, "batch_size": 1, "draws": 1, "probes": 1}  # of settings that are whole numbers
 T = TypeVar("T")
 
 
@@ -113,11 +114,8 @@ def _check_attack(what: Any) -> None:
 def _settings(function: Callable[..., Any], settings: dict[str, Any], protocols: Sequence[str] = ()) -> dict[str, Any]:
     """Keywords that a function has, of the right type; others are refused by name."""
     known = {n for n, p in inspect.signature(function).parameters.items() if p.kind is p.KEYWORD_ONLY}
+    _check_settings(settings, known)
     for name, value in settings.items():
-        if name not in known:
-            raise InputError(f"{name!r} is no argument here; there are {', '.join(sorted(known))}")
-        if name in ("seed", "batch_size") and (not isinstance(value, int) or isinstance(value, bool)):
-            raise InputError(f"{name}={value!r} must be a whole number")
         if name == "ids" and (not fits(np.asarray(value).tolist(), list[int]) or len(set(value)) != len(value)):
             raise InputError(
                 "ids are whole numbers, one per image and no two the same: what is random belongs to the id"
@@ -131,6 +129,18 @@ def _settings(function: Callable[..., Any], settings: dict[str, Any], protocols:
     if isinstance(settings.get("journal"), str):
         settings = settings | {"journal": Path(settings["journal"])}
     return settings
+
+
+def _check_settings(settings: Mapping[str, Any], known: set[str]) -> None:
+    """Refuse keywords that a function does not have, and a seed, a batch size or the like that no such number can be."""
+    for name, value in settings.items():
+        if name not in known:
+            raise InputError(f"{name!r} is no argument here; there are {', '.join(sorted(known))}")
+        if name in LEAST:
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise InputError(f"{name}={value!r} must be a whole number")
+            if not LEAST[name] <= value <= LARGEST_INTEGER:
+                raise InputError(f"{name}={shown(value)} must be at least {LEAST[name]} and at most 2**53")
 
 
 def _classifier(model: Any, images: Any) -> nn.Module:
@@ -162,11 +172,11 @@ def _of_any_model(function: Callable[..., T]) -> Callable[..., T]:
 
     @functools.wraps(function)
     def checked(classifier: Any, images: Any, *rest: Any, **settings: Any) -> T:
-        for name in settings:
-            if name not in known:
-                raise InputError(f"{name!r} is no argument here; there are {', '.join(sorted(known))}")
+        _check_settings(settings, known)
         if "device" in settings:
             settings["device"] = pick_device(str(settings["device"]))
+        if function is success.accuracy and isinstance(images, Tensor | np.ndarray):
+            raise InputError("accuracy needs labels: give an ImageSet, or (pixels, labels)")
         model = _classifier(classifier, images)
         chosen = as_images(images)
         few = chosen.take(torch.arange(min(2, len(chosen))).numpy()).all.pixels

@@ -29,7 +29,7 @@ class InputError(ValueError):
     """Something the user gave cannot be used. The message is one sentence: the value, the rule and, if short, the fix."""
 
 
-LARGEST_INTEGER = 2**53  # of a file: up to here whole numbers are the same in JSON, floats and every library
+LARGEST_INTEGER = 2**53  # up to here whole numbers are the same in JSON, floats and every library
 
 
 class _Short(reprlib.Repr):
@@ -115,6 +115,8 @@ def check_fields(config: Any, /, **least: float) -> None:
             object.__setattr__(config, name, value)
         if isinstance(value, float) and not math.isfinite(value):
             raise InputError(f"{name}={value} must be a finite number")
+        if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+            raise InputError(f"{name}={shown(value)} must be at most 2**53")
     for name, minimum in least.items():
         value = getattr(config, name)
         if value is not None and value < minimum:
@@ -323,6 +325,8 @@ def read_text(path: Path, what: str = "") -> str:
         if not stat.S_ISREG(path.stat().st_mode):
             raise InputError(f"{what}{path} is not a regular file: it is a folder, a pipe or a device")
         return path.read_text(encoding="utf-8")
+    except InputError:
+        raise
     except UnicodeDecodeError:
         raise InputError(f"{what}{path} is not a text file in UTF-8") from None
     except OSError as error:

@@ -87,7 +87,7 @@ def sweep(folder: Path) -> None:
     """Remove what killed processes left half-written; what a living one is writing stays."""
     for partial in folder.glob(".*.partial"):
         with contextlib.suppress(OSError):  # another process swept it away, or nothing can be removed here
-            handle = os.open(partial, os.O_RDONLY)
+            handle = os.open(partial, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for a writer
             try:
                 locked, age = _locked(handle), time.time() - partial.stat().st_mtime
                 if locked or (locked is None and age > ABANDONED):

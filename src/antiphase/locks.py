@@ -23,9 +23,7 @@ from antiphase.config import InputError
 
 KIND, SECONDS = "ANTIPHASE_LOCKS", "ANTIPHASE_LEASE_SECONDS"  # environment variables, which workers inherit
 KINDS = ("flock", "lease")
-_seen: dict[
-    Path, tuple[str, float]
-] = {}  # leases of others: what was read, and when by our own clock it was first read so
+_seen: dict[Path, tuple[str, float]] = {}  # leases of others: what was read, and when by our own clock it was so first
 
 
 @contextmanager
@@ -85,10 +83,10 @@ class Lease:
         held = _read(self.path)
         if held is None:
             return False  # released meanwhile: the next look may have it
-        known, since = _seen.get(self.path, ("", 0.0))
-        if held != known:
+        if self.path not in _seen or held != _seen[self.path][0]:  # one that is made and not yet written is empty
             _seen[self.path] = held, time.monotonic()
             return False
+        _, since = _seen[self.path]
         return time.monotonic() - since > self.seconds and self._take_over(held)
 
     def _take_over(self, expired: str) -> bool:

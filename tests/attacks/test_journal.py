@@ -78,6 +78,19 @@ def test_a_record_torn_at_any_byte_is_cut_off(victim, few, tmp_path):
         assert sorted(json.loads(line).get("id", -1) for line in now) == sorted([-1, *few.ids.tolist()])
 
 
+def test_a_file_that_is_no_journal_is_refused_and_stays_as_it_was(victim, few, tmp_path):
+    path = tmp_path / "precious.txt"
+    for content in ("years of work\n", '{"id": 1}\n{"id": 2}\n', "{"):
+        path.write_text(content)
+        if content == "{":  # the torn beginning of a journal
+            run(victim, few, PGD(within=Linf("8/255"), steps=2), journal=path)
+            assert path.stat().st_size > 100
+            return
+        with pytest.raises(InputError, match="journal"):
+            run(victim, few, PGD(within=Linf("8/255"), steps=2), journal=path)
+        assert path.read_text() == content
+
+
 def test_the_journal_of_another_attack_is_refused(victim, few, tmp_path):
     attacked(victim, few, PGD(within=Linf("12/255"), steps=2), tmp_path / "journal")
     with pytest.raises(InputError, match="journal of another attack"):

@@ -27,7 +27,16 @@ from antiphase.attacks.config import PGD, Attack, Label, MinimalL2, MinimumNorm,
 from antiphase.attacks.journal import Journal
 from antiphase.attacks.minimum_norm import smallest_of_all
 from antiphase.attacks.question import Protocol, SweepProtocol, neighbours, sweep_order
-from antiphase.attacks.red_flags import FEW, check_inputs, check_logits, check_model, model_flags, order_flags
+from antiphase.attacks.red_flags import (
+    FEW,
+    check_alike,
+    check_inputs,
+    check_logits,
+    check_model,
+    check_untouched,
+    model_flags,
+    order_flags,
+)
 from antiphase.attacks.registry import ALGORITHMS
 from antiphase.attacks.scheduler import Scheduler
 from antiphase.attacks.threat_model import SLACK, Linf, ThreatModel
@@ -138,8 +147,9 @@ def run(
     check_inputs(classifier, x, y, threat_model)
     device = next((p.device for p in classifier.parameters()), torch.device("cpu"))
     with runtime.frozen(classifier), console.progress(label, total=len(x)) as advance:
+        few = None
         if clean_predictions is None:  # else it was done before
-            check_model(classifier, x[:FEW].detach().to(device), gradients=_uses_gradients(attack))
+            few = check_model(classifier, x[:FEW].detach().to(device), gradients=_uses_gradients(attack))
         examples = Examples(
             classifier,
             x.detach().cpu(),
@@ -153,6 +163,8 @@ def run(
             clean_predictions=clean_predictions,
             eot_samples=attack.eot_samples if isinstance(attack, Attack) else 1,
         )
+        if few is not None and examples.eot_samples == 1 and not examples.clean.flags:
+            check_alike(few, examples.clean.logits)
         if not isinstance(attack, Attack):
             _run_function(examples, attack, threat_model)
         elif attack.within.eps > 0:
@@ -358,7 +370,10 @@ class Examples:
 
     def _predict_clean(self) -> CleanPredictions:
         first, *rest = self.batches(torch.arange(len(self.x)))
-        answers = [self.query(self.x[first], first)]
+        shown = self.x[first].to(self.device)
+        given = shown.clone()
+        answers = [self.query(shown, first)]
+        check_untouched(given, shown)
         again = answers[0] if self.eot_samples > 1 else self.query(self.x[first], first)  # random if there are samples
         flags = tuple(model_flags(answers[0][0], again[0]))
         logits, predictions = zip(*answers, *(self.query(self.x[rows], rows) for rows in rest))

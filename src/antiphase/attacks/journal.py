@@ -22,6 +22,8 @@ from antiphase import files
 from antiphase.config import InputError
 from antiphase.files import room, seal, unseal
 
+_BEGINNING = b'{"question": '
+
 
 @dataclass(frozen=True)
 class JournalEntry:
@@ -50,12 +52,17 @@ class Journal:
         if not self.path.exists():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.touch()
-        values, whole = _whole_lines(self.path.read_bytes())
+        if not self.path.is_file():
+            raise InputError(f"{self.path} is no file that a journal could be: it is a folder, a pipe or a device")
+        content = self.path.read_bytes()
+        values, whole = _whole_lines(content)
+        if content and not values and not _BEGINNING.startswith(content[: len(_BEGINNING)]):
+            raise InputError(f"{self.path} is no journal of an attack, and would be overwritten: name another file")
+        if values and values[0] != {"question": self.question}:
+            raise InputError(f"{self.path} is the journal of another attack: delete it, or name another")
         os.truncate(self.path, whole)
         if not values:
             self._append([{"question": self.question}])
-        elif values[0] != {"question": self.question}:
-            raise InputError(f"{self.path} is the journal of another attack: delete it, or name another")
         with files.of_another_shape(self.path):
             return [JournalEntry(**value) for value in values[1:]]
 

@@ -63,21 +63,17 @@ def check_inputs(classifier: nn.Module, x: Tensor, y: Tensor, within: ThreatMode
 FEW = 4  # images on which a model is tried before an attack
 
 
-def check_model(classifier: nn.Module, x: Tensor, *, gradients: bool) -> None:
+def check_model(classifier: nn.Module, x: Tensor, *, gradients: bool) -> Tensor:
     """Refuse a model on which an attack would fail for another reason than robustness, found out on a few images x.
 
     It raises, returns no logits, computes in half precision, changes its images in place, gives no gradient where `gradients`
     are needed, or answers for an image by what its neighbours are. A model that answers differently when asked twice is not
-    refused: that is a red flag of the result.
+    refused: that is a red flag of the result. Returns its logits on these images.
     """
     x = x[:FEW]
     given = x.clone()
     logits = call(classifier, given)
-    if not torch.equal(given, x):
-        raise InputError(
-            "the model changes its images in place, and so the attack's own: let its forward begin with x = x.clone(), "
-            "or wrap it by ap.as_classifier(model, ...)"
-        )
+    check_untouched(given, x)
     if logits.dtype in HALVES:
         raise InputError(
             f"the model returns {logits.dtype} logits, so coarse that small changes vanish and it looks robust: let it "
@@ -87,12 +83,33 @@ def check_model(classifier: nn.Module, x: Tensor, *, gradients: bool) -> None:
     together, apart = (x, x[:1].repeat(len(x), 1, 1, 1)) if many else (torch.cat([x, x]), torch.cat([x, 1 - x]))
     first = logits if many else call(classifier, together)
     if _moves(first, call(classifier, apart)) and not _moves(first, call(classifier, together.clone())):
-        raise InputError(
-            "the logits of an image change with the images beside it, so success would depend on the batch: call .eval() "
-            "on every part of the model, or normalise each image by itself"
-        )
+        raise InputError(BESIDE)
     if gradients:
         _check_gradient(classifier, x)
+    return logits
+
+
+BESIDE = (
+    "the logits of an image change with the images beside it, so success would depend on the batch: call .eval() on every part "
+    "of the model, or normalise each image by itself"
+)
+
+
+def check_untouched(given: Tensor, x: Tensor) -> None:
+    """Refuse a model that has changed the images which it was shown."""
+    if not torch.equal(given, x):
+        raise InputError(
+            "the model changes its images in place, and so the attack's own: let its forward begin with x = x.clone(), "
+            "or wrap it by ap.as_classifier(model, ...)"
+        )
+
+
+def check_alike(few: Tensor, batch: Tensor) -> None:
+    """Refuse a model whose logits on the first images are others in a whole batch than in one of only these."""
+    few, batch = few.to(batch), batch[: len(few)]
+    apart = (batch - few).abs().amax(dim=1) > DRIFT * few.abs().amax(dim=1).clamp_min(1e-12)
+    if bool(apart.any()):
+        raise InputError(BESIDE)
 
 
 DRIFT = 1e-3  # of the largest logit: more than rounding, in batches of one size

@@ -123,6 +123,10 @@ class ImageSet(Shown):
             raise InputError(f"the {self.split} split of {self.name} is empty")
         if len(self.labels) != len(self.ids):
             raise InputError(f"{self.name}: {len(self.labels)} labels for {len(self.ids)} images")
+        if len(np.unique(self.ids)) != len(self.ids):
+            raise InputError(
+                f"{self.name}: an image is there twice; what is random about it belongs to its id, so take it once"
+            )
 
     @classmethod
     def of_tensors(cls, pixels: Any, labels: Any = None, class_names: Sequence[str] = ()) -> ImageSet:

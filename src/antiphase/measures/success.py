@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from antiphase.attacks.engine import AttackResult
-from antiphase.data.imageset import Images, as_images
+from antiphase.attacks.red_flags import check_logits
+from antiphase.data.imageset import Images, ImageSet, as_images
 from antiphase.models.fast_path import fast_path
 from antiphase.rates import rate
 from antiphase.runtime import frozen
@@ -47,9 +48,19 @@ def predictions(
     classifier: nn.Module, images: Images, *, batch_size: int = 256, device: torch.device | str = "cpu"
 ) -> NDArray[np.int64]:
     """The class predicted for each image."""
-    images = as_images(images)
+    return _classes(classifier, as_images(images), batch_size, device, labelled=False)
+
+
+def _classes(
+    classifier: nn.Module, images: ImageSet, batch_size: int, device: torch.device | str, *, labelled: bool
+) -> NDArray[np.int64]:
+    """Of logits that are one row of numbers per image; where it is `labelled`, of as many classes as the labels need."""
+    parts = []
     with frozen(classifier), fast_path(classifier), torch.no_grad():
-        parts = [classifier(batch.pixels.to(device)).argmax(dim=1).cpu() for batch in images.batches(batch_size)]
+        for batch in images.batches(batch_size):
+            logits = classifier(batch.pixels.to(device))
+            check_logits(logits, len(batch.labels), batch.labels[: None if labelled else 0])
+            parts.append(logits.argmax(dim=1).cpu())
     classes: NDArray[np.int64] = torch.cat(parts).numpy()
     return classes
 
@@ -59,4 +70,4 @@ def accuracy(
 ) -> float:
     """Share of images classified correctly."""
     images = as_images(images)
-    return float((predictions(classifier, images, batch_size=batch_size, device=device) == images.labels).mean())
+    return float((_classes(classifier, images, batch_size, device, labelled=True) == images.labels).mean())

@@ -51,8 +51,10 @@ def save_checkpoint(
         whole = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
         files.write_whole(path, lambda temporary, whole=whole: save_file(whole, temporary))  # type: ignore[misc]
         named[group] = {"file": path.name, "sha256": files.sha256(path)}
-    about = files.sha256(folder / "run.json")
-    files.write_json(folder / "checkpoint.json", {"run": about, "tensors": named, "progress": dict(progress)})
+    content = {"run": files.sha256(folder / "run.json"), "tensors": named, "progress": dict(progress)}
+    if progress.get("complete") and (folder / "log.jsonl").exists():
+        content["log"] = files.sha256(folder / "log.jsonl")
+    files.write_json(folder / "checkpoint.json", content)
     current = {entry["file"] for entry in named.values()}
     for stale in folder.glob("*.safetensors"):
         if stale.name not in current:

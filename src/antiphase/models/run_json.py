@@ -44,6 +44,7 @@ ABOUT: dict[str, Any] = {  # of run.json
 }
 CHECKPOINT: dict[str, Any] = {
     "run": str,
+    "log": str,
     "tensors": dict[str, Mapping],
     "progress": Mapping,
     "progress.epoch": int,
@@ -123,6 +124,15 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
         check_entries(row, ROW, f"{path}, line {number}")
         if "epoch" not in row:
             raise InputError(f"{path}, line {number}, has no entry 'epoch': it was altered or is something else")
+        if row["epoch"] != number:
+            raise InputError(
+                f"{path}, line {number}, is about epoch {shown(row['epoch'])}: lines are missing or out of place"
+            )
+    checkpoint = folder / "checkpoint.json"
+    if rows and checkpoint.exists():
+        about = files.read_json(checkpoint)
+        if "log" in about and files.sha256(path) != about["log"]:
+            raise InputError(f"{path} was altered since the checkpoint was written; restore it or train again")
     return rows
 
 

@@ -91,7 +91,10 @@ def _run_on_ray(
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise InputError(f"no Ray cluster answers at {address}: {' '.join(str(error).split())}") from None
     try:
-        task = ray.remote(_cell_on_ray).options(**{"num_cpus": 1, "max_retries": RETRIES, **resources})
+        try:
+            task = ray.remote(_cell_on_ray).options(**{"num_cpus": 1, "max_retries": RETRIES, **resources})
+        except (ValueError, TypeError) as error:
+            raise InputError(f"--resources: {' '.join(str(error).split())}") from None
         shared, promised = ray.put((place, absent)), dict[str, Any]()
         threads = max(1, int(resources.get("num_cpus", 1)))
         for cell in todo:

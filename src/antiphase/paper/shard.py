@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from antiphase.config import InputError
+from antiphase.config import LARGEST_INTEGER, InputError, shown
 from antiphase.paper.cost import Prices
 from antiphase.paper.questions import Cell
 
@@ -21,6 +21,8 @@ class Shard:
     of: int
 
     def __post_init__(self) -> None:
+        if self.of > LARGEST_INTEGER:
+            raise InputError(f"there is no shard {shown(self.number)}/{shown(self.of)}: nothing has so many parts")
         if not 1 <= self.number <= self.of:
             raise InputError(f"there is no shard {self}: they are counted from 1/{self.of} to {self.of}/{self.of}")
 

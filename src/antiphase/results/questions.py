@@ -93,6 +93,8 @@ class CompareConfig:
         check_fields(self, draws=1, probes=2, measure_images=1, look_images=1, seed=0)
         if self.max_probes is not None and self.max_probes < self.probes:
             raise InputError(f"--max-probes {self.max_probes} is below --probes {self.probes}: raise it")
+        if self.accuracy_floor is not None and not 0 <= self.accuracy_floor <= 1:
+            raise InputError(f"accuracy_floor={self.accuracy_floor} must lie between 0 and 1: it is a share of images")
         self.attacks()  # refuses what an attack would refuse
 
     def attacks(self) -> list[PGD]:

@@ -77,6 +77,10 @@ def _from_parquet(name: str, split: str, shards: list[Path]) -> ImageSet:
         for column in (image_column, label_column):
             if column not in columns:
                 raise InputError(f"{shards[0]} has no column {column!r}, so it is not {name}")
+        kept = tables[0].schema_arrow.field(image_column).type
+        encoded = pa.types.is_struct(kept) and "bytes" in [field.name for field in kept]
+        if not encoded and not pa.types.is_binary(kept) and not pa.types.is_large_binary(kept):
+            raise InputError(f"{shards[0]}: {image_column} holds {kept}, not encoded images with their `bytes`")
         labels = pa.concat_tables([table.read(columns=[label_column]) for table in tables])[label_column]
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{shards[0]} cannot be read as parquet ({error})") from None

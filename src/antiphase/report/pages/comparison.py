@@ -6,6 +6,7 @@ import shlex
 from typing import Any
 
 from antiphase.config import Budget
+from antiphase.console import all_visible
 from antiphase.report.figures.models import (
     AttackedModel,
     MeasuredModel,
@@ -28,6 +29,7 @@ RATES = {"robust_accuracy": "robust", "asr_correct": "fooled, correct", "asr_cha
 
 def comparison_page(comparison: Row, source: str = "comparison.json") -> Page:
     """The headline beside attack success, the findings as one number each, the models, the lens, and every number in tables."""
+    comparison = all_visible(comparison)
     models = comparison["models"]
     names = [model["name"] for model in models]
     headline = comparison_headline(comparison)
