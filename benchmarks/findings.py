@@ -8,7 +8,7 @@ finding     a line of a study by its label and reading: the value with its inter
 matrix      a table of the paper: `matrix table1 cpu`
 table       lines of a study side by side; `columns` and `rows` below it: LABEL @ READING = HEADING, with {} for the row
 claims      the verdicts at a scale: `claims cpu`, or of some: `claims cpu: K1 K2`
-outcomes    one row per claim, by the largest of these scales that decides it: `outcomes paper desk cpu`
+outcomes    one row per claim, by the largest of these scales that decides it: `outcomes paper desk cpu`, or of some: `...: K`
 computing   what the rows of a scale took: `computing cpu`
 minutes     what each study took whose cells are all there, beside its estimate: `minutes cpu`
 figure      a figure of the paper for README.md, its picture and data in docs/figures: `figure fig2 cpu`
@@ -33,10 +33,11 @@ from antiphase.api import report
 from antiphase.config import InputError
 from antiphase.console import duration
 from antiphase.paper.catalog import studies
-from antiphase.paper.claims import verdicts
+from antiphase.paper.claims import CLAIMS, verdicts
 from antiphase.paper.grid import Grid
 from antiphase.paper.ledger import Ledger
-from antiphase.paper.study import Answers
+from antiphase.paper.questions import Train
+from antiphase.paper.study import Answers, Prediction
 from antiphase.report.export import write_rows
 from antiphase.report.figures.paper_figures import FIGURES as PAPER_FIGURES
 from antiphase.report.figures.paper_figures import paper_figure
@@ -44,6 +45,7 @@ from antiphase.report.figures.render import write_figure
 from antiphase.report.numbers import interval_text, value_text
 from antiphase.report.page_parts import Figure
 from antiphase.report.paper_tables import markdown, paper_table
+from antiphase.scales import SCALES, Scale
 from benchmarks.replication import LEDGER
 
 ROOT = Path(__file__).parents[1]
@@ -54,6 +56,7 @@ WANTED = re.compile(
     re.DOTALL,
 )
 NOT_YET = "not computed yet"
+LONGEST = 260  # letters of a reason in a column
 UNDECIDED = ("not tested here", "no verdict")
 Line = dict[str, Any]
 
@@ -88,6 +91,20 @@ class Source:
         if scale not in self.judged:
             self.judged[scale] = verdicts(studies().values(), _grid(scale), self.answers)
         return self.judged[scale]
+
+    def kinds(self, scale: str) -> dict[str, tuple[bool, bool]]:
+        """Of each claim, whether it is about models of more than one layer, and whether only given weights can decide it."""
+        listed: dict[str, list[Prediction]] = {claim: [] for claim in CLAIMS}
+        for study in studies().values():
+            for prediction in study.predictions(_grid(scale)):
+                listed[prediction.claim].append(prediction)
+        return {
+            claim: (
+                any(isinstance(cell, Train) and cell.model.depth > 1 for p in of for cell in p.cells),
+                all(p.planned.surrogate for p in of),
+            )
+            for claim, of in listed.items()
+        }
 
 
 def _grid(scale: Any) -> Grid:
@@ -173,27 +190,99 @@ def _short(why: str) -> str:
 
 
 def outcomes(source: Source, wanted: str) -> str:
-    """Of each claim the verdict, the effect that it rests on, n, seeds and power; extensions last."""
-    scales = wanted.split()
+    """Of each claim whose name begins with these letters the verdict, the effect that it rests on, n, seeds, power, why, and what
+    its scale has less of than the paper."""
+    places, _, letters = wanted.partition(":")
+    scales = places.split()
     by_claim = [dict(zip(scales, of)) for of in zip(*(source.verdicts(scale) for scale in scales))]
-    head = ["claim", "says", "outcome", "scale", "effect (95 % interval)", "n", "seeds", "power for 5 points"]
-    return "\n" + _rows([head, ["---"] * len(head), *(_outcome(of) for of in by_claim)])
+    chosen = [of for of in by_claim if of[scales[0]]["claim"].startswith(tuple(letters.split()) or "")]
+    head = [
+        "claim",
+        "says",
+        "outcome",
+        "scale",
+        "effect (95 % interval)",
+        "n",
+        "seeds",
+        "power for 5 points",
+        "why",
+        "less",
+    ]
+    kinds = source.kinds(scales[-1])
+    return "\n" + _rows([head, ["---"] * len(head), *(_outcome(of, *kinds[of[scales[0]]["claim"]]) for of in chosen)])
 
 
-def _outcome(by_scale: dict[str, Line]) -> list[str]:
-    whole = next((name for name, v in by_scale.items() if v["verdict"] not in UNDECIDED), None)
-    scale = whole or next((name for name, v in by_scale.items() if _decided_parts(v)), None)
+def _outcome(by_scale: dict[str, Line], deep: bool, outside: bool) -> list[str]:
+    """By the largest scale that decides the claim, or none of it at which contrasts were measured that can decide; parts that a
+    larger scale decides stand beside it."""
+    measured = [name for name, v in by_scale.items() if v["verdict"] not in UNDECIDED]
+    whole = next((name for name in measured if _deciding(by_scale[name])), measured[0] if measured else None)
+    partly = [name for name, v in by_scale.items() if name != whole and _decided_parts(v)]
+    larger = [name for name in partly if whole is None or list(by_scale).index(name) < list(by_scale).index(whole)]
+    scale = whole or next(iter(larger), None)
     verdict = by_scale[scale or next(iter(by_scale))]
-    parts = _decided_parts(verdict)
-    words = "; ".join(f"{part}: {outcome}" for part, outcome in parts.items())
-    outcome = verdict["verdict"] if whole else f"{words}; the rest is not tested" if parts else NOT_YET
-    deciding = [c for c in verdict["contrasts"] if c["reading"] == verdict["reading"] and not c["shown_only"]]
-    there = [c for c in deciding if c["value"] is not None and (whole or c["part"] in parts)]
-    return [verdict["claim"], verdict["statement"], f"**{outcome}**", scale or "-", *_effect(there)]
+    parts = {} if whole else _decided_parts(verdict)
+    words = (
+        [f"**{verdict['verdict']}**"] if whole else [f"**{_listed(parts)}; the rest is not tested**"] if parts else []
+    )
+    words += [f"at `{name}`: {_listed(_decided_parts(by_scale[name]))}" for name in larger if name != scale]
+    shown = [c for c in verdict["contrasts"] if c["reading"] == verdict["reading"] and c["value"] is not None]
+    there = [c for c in shown if whole or c["part"] in parts] if scale else []
+    deciding = [c for c in there if not c["shown_only"]]
+    effect = _effect(deciding or there)
+    if there and not deciding:
+        effect[0] += ", shown only"
+    return [
+        verdict["claim"],
+        verdict["statement"],
+        "; ".join(words) or f"**{NOT_YET}**",
+        scale or "-",
+        *effect,
+        _why(verdict["why"]) if scale else "needs a published pair of CLIPs" if outside else "its rows are missing",
+        _less(scale, deep) if scale else "-",
+    ]
+
+
+def _deciding(verdict: Line) -> list[Line]:
+    """The contrasts of its first reading that may decide it."""
+    of = [c for c in verdict["contrasts"] if c["reading"] == verdict["reading"] and not c["shown_only"]]
+    return [c for c in of if c["value"] is not None]
 
 
 def _decided_parts(verdict: Line) -> dict[str, str]:
     return {part: of["verdict"] for part, of in verdict["parts"].items() if of["verdict"] not in UNDECIDED}
+
+
+def _listed(parts: dict[str, str]) -> str:
+    return "; ".join(f"{part}: {outcome}" for part, outcome in parts.items())
+
+
+REDUCED: dict[str, Callable[[Scale], object]] = {
+    "images": lambda s: s.train_images,
+    "width": lambda s: s.width,
+    "epochs": lambda s: s.epochs,
+    "depths": lambda s: s.depths,
+    "test images": lambda s: s.eval_images,
+}
+
+
+def _less(scale: str, deep: bool) -> str:
+    """What this scale has less of than the paper; results/replication/FINDINGS.md says what each could change."""
+    here, there = (SCALES[name] for name in (scale, "paper"))  # type: ignore[index]
+    listed = [name for name, of in REDUCED.items() if of(here) != of(there)]
+    return ", ".join(name for name in listed if deep or name != "depths") or "nothing"
+
+
+def _why(why: str) -> str:
+    """Short enough for a column: of a long list its beginning, and all that follows it."""
+    words = _short(why)
+    if len(words) <= LONGEST:
+        return words
+    before, bracket, rest = words.partition("(")
+    inside, closing, after = rest.rpartition(")") if bracket else (words, "", "")
+    room = max(LONGEST - len(words) + len(inside), 60)
+    listed = inside[:room].rpartition("; ")[0] or inside[:room]
+    return f"{before if bracket else ''}{bracket}{listed}; and more{closing}{after}"
 
 
 def _effect(contrasts: list[Line]) -> list[str]:

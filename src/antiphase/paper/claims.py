@@ -9,6 +9,7 @@ from typing import Any
 from antiphase.config import InputError
 from antiphase.measures.stats import Contrast, Verdict
 from antiphase.paper.grid import Grid
+from antiphase.paper.questions import data_sets
 from antiphase.paper.study import Answers, Missing, Planned, Prediction, Study
 from antiphase.paper.verdict_rule import decide, place_of, why_uninformative
 
@@ -123,6 +124,15 @@ def _judge(claim: str, listed: list[Prediction], grid: Grid, answers: Answers) -
     def of(reading: str, part: str | None = None) -> list[Contrast]:
         return [c for p, c in contrasts if p.reading == reading and part in (None, p.part)]
 
+    def judged(contrasts: list[Contrast]) -> dict[str, str]:
+        verdict = decide(contrasts, floor)
+        return _plain(_of_other_data(grid, verdict) if elsewhere else verdict)
+
+    elsewhere = (
+        claim.startswith("K")
+        and grid.data != grid.s.data
+        and any(grid.data in data_sets(prediction.cells) for prediction in listed)
+    )
     first = readings[0] if readings else ""
     parts = list(dict.fromkeys(prediction.part for prediction in listed if prediction.reading == first))
     return {
@@ -130,15 +140,23 @@ def _judge(claim: str, listed: list[Prediction], grid: Grid, answers: Answers) -
         "statement": CLAIMS[claim],
         "scale": grid.scale,
         "reading": first,
-        **_plain(decide(of(first), floor)),
+        **judged(of(first)),
         "extension": claim.startswith("E"),
-        "readings": {reading: _plain(decide(of(reading), floor)) for reading in readings},
-        "parts": {part: _plain(decide(of(first, part), floor)) for part in parts},
+        "readings": {reading: judged(of(reading)) for reading in readings},
+        "parts": {part: judged(of(first, part)) for part in parts},
         "contrasts": [
             {"part": p.part, "reading": p.reading, **_flat(c), "place": place_of(c), "shown_only": why_uninformative(c)}
             for p, c in contrasts
         ],
     }
+
+
+def _of_other_data(grid: Grid, verdict: Verdict) -> Verdict:
+    """A claim of the papers is not decided by data that they do not speak of; what the rule says of these is told."""
+    if verdict.outcome in ("not tested here", "no verdict"):
+        return verdict
+    why = f"the claim is about {grid.s.data}; on {grid.data} it would be {verdict.outcome} ({verdict.why})"
+    return replace(verdict, outcome="not tested here", why=why)
 
 
 def _contrast(prediction: Prediction, grid: Grid, answers: Answers) -> Contrast:

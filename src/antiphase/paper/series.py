@@ -27,7 +27,8 @@ from antiphase.paper.study import SURROGATE, Answers, Label, Line
 from antiphase.paper.verdict_rule import POWER
 from antiphase.store import Content
 
-Values = Callable[[Content], tuple[Array, Array]]  # an answer -> (n,) tops and bottoms of a ratio of sums
+# An answer -> (n,) tops and bottoms of a ratio of sums. One that has `of_correct` set counts correctly classified images only.
+Values = Callable[[Content], tuple[Array, Array]]
 PLAN = Plan()
 
 
@@ -64,7 +65,7 @@ class Series:
 
     def _that_count(self, number: Callable[[Images], int]) -> float:
         images = min(number(cell.images) for cell in self.cells)
-        of_correct = self.values is distance or (isinstance(self.values, Success | Unmasked) and self.values.of_correct)
+        of_correct = self.values is distance or getattr(self.values, "of_correct", False)
         return images * PLAN.accuracy if of_correct else float(images)
 
     @property

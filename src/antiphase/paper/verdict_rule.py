@@ -6,8 +6,8 @@ Others are shown and never decide. Where a claim says several things (the order 
 belongs to one of them. A *premise* is what a claim takes for granted: that one curve begins above another which it will cross.
 
 supported         every informative contrast lies in the claim's direction, and each thing that the claim says has one
-not supported     any informative contrast lies opposite, corrected for the number of contrasts (Holm); or all of them are
-                  within one point of zero (two one-sided tests)
+not supported     any informative contrast lies opposite, corrected for the number of contrasts (Holm), those included that have
+                  no data yet; or all of them are within one point of zero (two one-sided tests)
 partly supported  at least one lies in its direction, corrected in the same way, and none opposite
                   A premise can refute a claim; it counts neither as its support nor as an effect.
 inconclusive      anything else; so is a model below the scale's accuracy floor (undertrained)
@@ -104,7 +104,7 @@ def decide(contrasts: Sequence[Contrast], floor: float | None) -> Verdict:
     reasons = [unfit(contrast, floor) for contrast in contrasts]
     fit = [contrast for contrast, reason in zip(contrasts, reasons) if reason is None]
     informative = [contrast for contrast in fit if why_uninformative(contrast) is None]
-    opposite = _corrected(informative, lambda contrast: contrast.p_below)
+    opposite = _corrected(informative, lambda contrast: contrast.p_below, to_come=len(contrasts) - len(fit))
     if opposite:
         return _verdict("not supported", f"the other way round{_pair(opposite)}: {_names(opposite)}", informative)
     for outcome in ("not tested here", "inconclusive"):
@@ -138,9 +138,12 @@ def _count(contrasts: Sequence[Contrast]) -> str:
     return f"{len(contrasts)} contrast{'s' * (len(contrasts) != 1)}"
 
 
-def _corrected(contrasts: Sequence[Contrast], p: Callable[[Contrast], float | None]) -> list[Contrast]:
-    """Those whose p stays below the level after Holm's correction over all of them."""
-    ps = [1.0 if (own := p(contrast)) is None else own for contrast in contrasts]
+def _corrected(
+    contrasts: Sequence[Contrast], p: Callable[[Contrast], float | None], to_come: int = 0
+) -> list[Contrast]:
+    """Those whose p stays below the level after Holm's correction over all of them, and over so many more that have no p yet:
+    a claim that is looked at while rows come in is corrected as it will be in the end."""
+    ps = [1.0 if (own := p(contrast)) is None else own for contrast in contrasts] + [1.0] * to_come
     return [contrast for contrast, adjusted in zip(contrasts, holm(ps)) if adjusted < LEVEL]
 
 

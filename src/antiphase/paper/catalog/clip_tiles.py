@@ -1,4 +1,4 @@
-"""CLIP on tiles: experiments N1 to N3 (docs/method.md 3.3), on captions that a small CLIP can learn in minutes.
+"""CLIP on tiles: experiments N1 to N3 (docs/method.md 3.3). In minutes a small CLIP learns what is there and how many, not where.
 
 Surrogates trained here, at every scale: they decide no claim of the papers.
 """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from antiphase.measures.stats import Array
 from antiphase.paper.contrasts import over_models, predict, predict_sum
 from antiphase.paper.grid import VIT_NAMES, AskVit, Grid, crossover_line, vit_series
 from antiphase.paper.questions import Ask, Train
-from antiphase.paper.series import Series, Values, line, log_of, mean_of
+from antiphase.paper.series import Series, line, log_of, mean_of
 from antiphase.paper.study import Answers, Label, Line, Prediction, Study, TableRow, Tick
 from antiphase.store import Content
 from antiphase.theory.question import AuditQuestion
@@ -115,18 +116,21 @@ def _violated(content: Content) -> tuple[Array, Array]:
     return (decided & (excess > 0)).sum(axis=1).astype(np.float64), decided.sum(axis=1).astype(np.float64)
 
 
-def _log_ratio_of(name: str, *, over: str) -> Values:
+@dataclass(frozen=True)
+class LogRatio:
     """log of one model's number over the other's, of images that both classify correctly."""
 
-    def values(content: Content) -> tuple[Array, Array]:
+    number: str
+    over: Literal["base", "da"]
+    of_correct: ClassVar[bool] = True
+
+    def __call__(self, content: Content) -> tuple[Array, Array]:
         e = _evidence(content)
-        top, bottom = (e.da, e.base) if over == "base" else (e.base, e.da)
+        top, bottom = (e.da, e.base) if self.over == "base" else (e.base, e.da)
         with np.errstate(all="ignore"):
-            logs = np.log(getattr(top, name)) - np.log(getattr(bottom, name))
+            logs = np.log(getattr(top, self.number)) - np.log(getattr(bottom, self.number))
         there = np.isfinite(logs) & e.da.correct & e.base.correct
         return np.where(there, logs, 0.0), there.astype(np.float64)
-
-    return values
 
 
 def _rarely(share: Array) -> Array:
@@ -137,8 +141,8 @@ def predictions(grid: Grid) -> list[Prediction]:
     """K16: Lemma 2 fails on fewer than 5 % of decided cases. K17: less slack. K21: larger margin, smaller radius."""
     cells, data = audits(grid), grid.data
     violations = [Series(cells, _violated)]
-    margin = [Series(cells, _log_ratio_of("margin", over="base"))]
-    radius = [Series(cells, _log_ratio_of("first_l2", over="da"))]
+    margin = [Series(cells, LogRatio("margin", over="base"))]
+    radius = [Series(cells, LogRatio("first_l2", over="da"))]
     name = "5 % - violations of Lemma 2, r -> 0"
     listed = [
         predict("K16", name, data, "sigma_max", violations, _rarely, threshold=True, against=TOLERATED),
