@@ -55,6 +55,8 @@ model = build(ViTConfig(patch=8, width=32, heads=2), shape=(3, 32, 32), classes=
 attacks = [ap.PGD(within=ap.Linf(f"{{eps}}/255"), steps=4) for eps in (0.05, 4, 16, 64)]
 ap.sweep(model, images.subset(256), attacks)
 many = images.subset(2048)
+for row in many.ids:
+    images.source.array[row].sum()  # pages of the mapped file, a quarter of a copy, count as memory and are none of ours
 given = (many,) if sys.argv[1] == "an image set" else many.all[:2]
 before = {HIGH_WATER}
 results = ap.sweep(model, *given, attacks)
