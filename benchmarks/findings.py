@@ -1,6 +1,7 @@
 """python -m benchmarks.findings: every number of the replication that a page quotes, written from the rows of its ledger.
 
-A page says what it wants in a comment, and what stands between that and `<!-- end -->` is written here:
+A page says what it wants in a comment, and what stands between that and `<!-- end -->` is written here. A scale is named, or
+narrowed to its first seeds (`paper/1`):
 
     <!-- finding fig2a cpu: DiffViT - ViT, cifar10, eps 1/255 @ asr_correct -->+15.7 points [+12.0, +19.5]<!-- end -->
 
@@ -108,7 +109,9 @@ class Source:
 
 
 def _grid(scale: Any) -> Grid:
-    return Grid.at(scale)
+    """Of a scale by its name, or of its first seeds only: `paper/1`."""
+    name, _, seeds = scale.partition("/")
+    return Grid.at(name, seeds=int(seeds) if seeds else None)
 
 
 # ------------------------------------------------------------------------------------------------- what a page may want

@@ -1,12 +1,14 @@
 """python -m benchmarks.zoo: names for trained models that are committed, each with its accuracy, clean and under AutoAttack.
 
 Writes results/zoo.json, which `ap.zoo` reads, and the table of results/README.md. A model whose weights have not changed is
-not measured again.
+not measured again. The first depth-1 pair of the paper's own setting is copied from the replication to results/paper-pair once
+it is trained: without its answers and the weights on the way, so that it is small.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,19 +42,35 @@ COMMITTED = {
     "cpu-clip-cifar10": "clip-pair/CLIP",
     "cpu-diffclip-cifar10": "clip-pair/DiffCLIP",
 }
-REPLICATED: tuple[ScaleName, ...] = ("cpu", "paper")
+PAPER_PAIR = {"paper-vit-d1-s0": "paper-pair/ViT", "paper-diffvit-d1-s0": "paper-pair/DiffViT"}
+REPLICATED: ScaleName = "cpu"
 
 
 def named() -> Iterator[tuple[str, str]]:
     """Names and folders below results/: the replication's first seeds at every depth, and the committed pairs."""
-    ledger = Ledger(LEDGER)
-    for scale in REPLICATED:
-        grid = Grid.at(scale)
-        for depth in grid.depths:
-            for name, model in (("vit", grid.vit(0, depth)), ("diffvit", grid.diffvit(0, depth))):
-                if ledger.has(model) and _has_weights(ledger, model):
-                    yield f"{scale}-{name}-d{depth}-s0", str(ledger.run_folder(model.key).relative_to(RESULTS))
+    ledger, grid = Ledger(LEDGER), Grid.at(REPLICATED)
+    for depth in grid.depths:
+        for name, model in (("vit", grid.vit(0, depth)), ("diffvit", grid.diffvit(0, depth))):
+            if ledger.has(model) and _has_weights(ledger, model):
+                yield f"{REPLICATED}-{name}-d{depth}-s0", str(ledger.run_folder(model.key).relative_to(RESULTS))
+    yield from ((name, folder) for name, folder in PAPER_PAIR.items() if (RESULTS / folder).is_dir())
     yield from COMMITTED.items()
+
+
+def copy_paper_pair() -> None:
+    """The run folders of the paper's depth-1 pair, if they are trained and not there yet: config, log and last weights."""
+    ledger, grid = Ledger(LEDGER), Grid.at("paper")
+    for model, folder in zip((grid.vit(0), grid.diffvit(0)), PAPER_PAIR.values()):
+        if ledger.has(model) and _has_weights(ledger, model) and not (RESULTS / folder).exists():
+            shutil.copytree(
+                ledger.run_folder(model.key),
+                RESULTS / folder,
+                ignore=lambda _, names: [name for name in names if not _of_the_run_itself(name)],
+            )
+
+
+def _of_the_run_itself(name: str) -> bool:
+    return name in ("run.json", "checkpoint.json", "log.jsonl") or name.startswith("weights-")
 
 
 def _has_weights(ledger: Ledger, model: Train) -> bool:
@@ -97,8 +115,8 @@ def page(zoo: Zoo) -> str:
             "# Results, and trained models by name",
             "",
             "Written by `make zoo`. [replication](replication/README.md) is the replication of the paper, with its rows,",
-            "answers per image and [findings](replication/FINDINGS.md); [pair](pair/README.md) and",
-            "[clip-pair](clip-pair/README.md) are pairs to test the tool on.",
+            "answers per image and [findings](replication/FINDINGS.md); paper-pair is its first pair at the paper's own size;",
+            "[pair](pair/README.md) and [clip-pair](clip-pair/README.md) are pairs to test the tool on.",
             "",
             f"Every model below was trained on CIFAR-10 and is loaded by its name. *Under attack* is accuracy under {UNDER}",
             "(Linf) on a class-balanced subset of the test images; intervals are Wilson's, 95 %, over the images of one model.",
@@ -121,6 +139,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=128, help="that AutoAttack is run on")
     asked = parser.parse_args()
     torch.set_num_threads(1)
+    copy_paper_pair()
     index = RESULTS / INDEX
     models: dict[str, Any] = files.read_json(index)["models"] if index.exists() else {}
     wanted = dict(named())

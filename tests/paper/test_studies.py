@@ -649,7 +649,7 @@ def test_a_pair_of_ones_own_takes_the_place_of_surrogates(cli, tmp_path, data_ro
 @pytest.mark.slow
 @pytest.mark.alone
 def test_every_study_runs_at_smoke_within_twelve_minutes(shell, tmp_path):
-    done = shell("study", "run", "all", "--ledger", tmp_path / "ledger", timeout=12 * 60)
+    done = shell("study", "run", "all", "--workers", 2, "--ledger", tmp_path / "ledger", timeout=12 * 60)
     assert done.returncode == 0, done.stderr
     assert "not run yet" not in done.stdout
     assert "failed" not in done.stderr
