@@ -22,7 +22,7 @@ from antiphase.measures.branch_pairs import Alignment
 from antiphase.measures.jacobians_forward import branch_alignment, map_norms
 from antiphase.measures.jacobians_local import local_alignment, local_moments
 from antiphase.measures.jacobians_reverse import projected_alignment
-from antiphase.measures.lipschitz import l_sample
+from antiphase.measures.lipschitz import l_sample, l_search
 from antiphase.models import Differential, ViTConfig
 from antiphase.models.adapters import read
 from antiphase.models.attention import DifferentialAttention
@@ -106,10 +106,18 @@ def _forward_of_base() -> object:
         return model(images.all.pixels)
 
 
+FORWARD = "one forward"
 AT_DEPTH: dict[str, Callable[[], Callable[[], object]]] = {
+    FORWARD: lambda: _forward_of_base,
     "one forward-mode probe": lambda: _of_base(map_norms, probes=1),
     "layer-local alignment": lambda: _of_base(local_alignment),
+    "end-to-end alignment": lambda: _of_base(branch_alignment, probes=2),
     "L-sample": lambda: _of_base(l_sample, draws=3),
+    "L-power and L-ascent": lambda: _of_base(l_search, draws=1, steps=1, iterations=1),
+}
+ALSO = {  # whose memory a line tells beside that of its own measure; more probes or steps take no more of it
+    "one forward-mode probe": ("layer-local alignment", "end-to-end alignment"),
+    "L-sample": ("L-power and L-ascent",),
 }
 
 
@@ -120,21 +128,33 @@ def at_depth(what: str, forwards: int, exact: str, n: int) -> Measured:
     images = len(base()[1])
     seconds = {what: float(np.median([a for a, _ in pairs])) / images, exact: cheaper() / images}
     notes = {f"seconds an image, {name}": f"{took:.2f}" for name, took in seconds.items()}
+    of_forward = _megabytes(FORWARD)
+    for name in (what, *ALSO[what]):
+        notes[f"peak memory above a forward's, batch of {images}, {name}"] = f"{_megabytes(name) - of_forward:.0f} MB"
     return Measured([a / (forwards * b) for a, b in pairs], notes)
 
 
 def _peak(what: str) -> str:
+    return f"{_megabytes(what):.0f} MB"
+
+
+def _megabytes(what: str) -> float:
     """Of a process of its own, so that nothing else counts."""
     out = subprocess.run(
         [sys.executable, "-m", "benchmarks.lens_lines", what], capture_output=True, text=True, check=True
     )
-    return f"{json.loads(out.stdout.splitlines()[-1]):.0f} MB"
+    return float(json.loads(out.stdout.splitlines()[-1]))
 
 
 def _print_peak(what: str) -> None:
     if what == "forward":
         model, images = twelve_layers(), load("cifar10", "test").subset(4)
         print(json.dumps(_grown(partial(branch_alignment, model, images, probes=8))))
+    elif (
+        what in AT_DEPTH
+    ):  # all that the process ever held: of so large a model what a second run adds to the first is no measure
+        AT_DEPTH[what]()()
+        print(json.dumps(_of_this_process("VmHWM")))
     else:
         layer, x = base_layer()
         with torch.no_grad():
@@ -143,16 +163,17 @@ def _print_peak(what: str) -> None:
 
 def _grown(action: Callable[[], object]) -> float:
     """Peak resident memory while it runs, over what was there before; in MB, by Linux's own high-water mark."""
-
-    def megabytes(entry: str) -> float:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(entry))
-
     action()  # once, so that libraries have what they keep
     Path("/proc/self/clear_refs").write_text("5")  # the mark starts anew
-    before = megabytes("VmRSS")
+    before = _of_this_process("VmRSS")
     action()
-    return megabytes("VmHWM") - before
+    return _of_this_process("VmHWM") - before
+
+
+def _of_this_process(entry: str) -> float:
+    """In MB. (The mark that getrusage has begins with what the parent held.)"""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(entry))
 
 
 LENS_LINES = {

@@ -34,7 +34,11 @@ LEDGER = Path(__file__).parents[1] / "results" / "replication"
 LARGE = 100_000  # bytes of an answer from which on it is committed compressed
 TRAINED = "fig4 fig3a fig6 fig3c noise-vs-attack map-correlation corrupted training-length fig1 fig3d certificates"
 DEPTH_1 = "fig2a table1 training-length lambda-dynamics fig5 fig2c fig4 noise-vs-attack"
-LATER = ("remedies", "fragility-over-training")  # beyond the paper, hours by themselves: blocks of their own
+LATER = (
+    "remedies",
+    "certified-remedies",
+    "fragility-over-training",
+)  # beyond the paper, hours by themselves: blocks of their own
 DEPTHS = "fig3a fig3b fig3c fig3d fig4 fig5 table2 lambda-dynamics noise-vs-attack theory-audit fig6"
 
 
@@ -84,7 +88,7 @@ BLOCKS = (
         name="paper, depth 1, first seed", scale="paper", studies=DEPTH_1, depths=(1,), passes=(1,), wanted=as_printed
     ),
     Block(name="cpu, fragility over training", scale="cpu", studies="fragility-over-training"),
-    Block(name="cpu, remedies", scale="cpu", studies="remedies"),
+    Block(name="cpu, remedies", scale="cpu", studies="remedies certified-remedies"),
     Block(name="paper, depth 1", scale="paper", studies=DEPTH_1, depths=(1,), passes=(1, 3, 5), wanted=as_printed),
     Block(name="paper, theory at depth 1", scale="paper", studies="theory-audit", depths=(1,), passes=(1, 3, 5)),
     Block(name="desk, depths 1 to 4", scale="desk", studies=DEPTHS, depths=(1, 2, 4), passes=(1, 3, None)),

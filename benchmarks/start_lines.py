@@ -7,9 +7,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from subprocess import PIPE
 from tempfile import TemporaryDirectory
 
 from benchmarks.bench_models import PAIR
@@ -38,6 +39,8 @@ model = build(ViTConfig(patch=patch, width=width, heads=4, attention=(Differenti
 learner = Learner(model.train(), TrainConfig(), CrossEntropy())
 for _ in range(3):
     learner.update(batch, lr=1e-3)
+print("ready", flush=True)
+sys.stdin.readline()  # those that run at once begin together
 began, steps = time.perf_counter(), 0
 while time.perf_counter() - began < 2:
     learner.update(batch, lr=1e-3)
@@ -68,19 +71,37 @@ def _quiet(command: list[str]) -> None:
 def threads(data: str, width: int, busy: int, n: int) -> Measured:
     """(a step with the threads that a command takes) / (the quicker of one thread and all), beside so many busy processes."""
     with _busy(busy):
-        ratios = []
-        for _ in range(n):
-            default, one, every = (_step(data, width, count) for count in (None, 1, os.cpu_count() or 1))
-            ratios.append(default / min(one, every))
+        return threads_of_several(data, width, 1, n)
+
+
+def threads_of_several(data: str, width: int, processes: int, n: int) -> Measured:
+    """The same of so many processes that run at once, all with the default, with one thread or with all: their mean step."""
+    ratios = []
+    for _ in range(n):
+        default, one, every = (_step(data, width, count, processes) for count in (None, 1, os.cpu_count() or 1))
+        ratios.append(default / min(one, every))
     return Measured(ratios, {"cores": str(os.cpu_count())})
 
 
-def _step(data: str, width: int, count: int | None) -> float:
+def _step(data: str, width: int, count: int | None, processes: int = 1) -> float:
+    """Seconds of a step, the mean over processes that begin together once all are ready."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
-    asked = {} if count is None else {"OMP_NUM_THREADS": str(count)}
+    env = plain if count is None else plain | {"OMP_NUM_THREADS": str(count)}
     command = [sys.executable, "-c", STEPS, data, str(width)]
-    done = subprocess.run(command, env=plain | asked, check=True, capture_output=True, text=True)
-    return float(done.stdout.split()[-1])
+    with ExitStack() as stack:
+        started = [
+            stack.enter_context(subprocess.Popen(command, env=env, stdin=PIPE, stdout=PIPE, text=True))
+            for _ in range(processes)
+        ]
+        for process in started:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n", "a training step failed"
+        for process in started:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+        said = [process.communicate()[0] for process in started]
+    return sum(float(one.split()[-1]) for one in said) / processes
 
 
 @contextmanager
@@ -94,20 +115,34 @@ def _busy(count: int) -> Iterator[None]:
             other.wait()
 
 
-START_LINES = {
-    "start-vs-imports": Line(
-        "time of `antiphase attack RUN` on 8 images / that of `import torch, timm` alone",
-        "<= 1.20",
-        start_vs_imports,
-    ),
-} | {
-    f"threads-{data}-beside-{busy}": Line(
-        f"time of a training step on {data} (width {width}) with the threads that a command takes / with the better of one "
-        f"thread and all, beside {busy} busy processes",
-        "<= 1.50",
-        partial(threads, data, width, busy),
-        long=True,
-    )
-    for data, width in (("digits", 64), ("cifar10", 96))
-    for busy in (0, 2)
-}
+TRAINED = (("digits", 64), ("cifar10", 96))  # data and width
+START_LINES = (
+    {
+        "start-vs-imports": Line(
+            "time of `antiphase attack RUN` on 8 images / that of `import torch, timm` alone",
+            "<= 1.20",
+            start_vs_imports,
+        ),
+    }
+    | {
+        f"threads-{data}-beside-{busy}": Line(
+            f"time of a training step on {data} (width {width}) with the threads that a command takes / with the better of one "
+            f"thread and all, beside {busy} busy processes",
+            "<= 1.50",
+            partial(threads, data, width, busy),
+            long=True,
+        )
+        for data, width in TRAINED
+        for busy in (0, 2)
+    }
+    | {
+        f"threads-{data}-two-at-once": Line(
+            f"time of a training step on {data} (width {width}) in two processes at once, both with the threads that a command "
+            "takes / the same, both with the better of one thread and all",
+            "<= 1.50",
+            partial(threads_of_several, data, width, 2),
+            long=True,
+        )
+        for data, width in TRAINED
+    }
+)

@@ -5,8 +5,10 @@ import json
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from antiphase.config import Names
+from antiphase.data import load
 from antiphase.data.corruption_table import CORRUPTIONS
 from antiphase.data.corruptions import corrupted
 from antiphase.evals import corrupted as evaluator
@@ -15,6 +17,7 @@ from antiphase.evals.corrupted import under_corruption
 from antiphase.measures import correlation as measured
 from antiphase.measures.calibration import ece
 from antiphase.measures.perturbations import displaced
+from antiphase.models.run import Run
 from antiphase.rates import wilson
 from antiphase.results.ask import ask
 from antiphase.store import read_entry
@@ -112,6 +115,54 @@ def test_a_clip_is_asked_on_images_that_are_named(clip, cli, data_root):
     (cell,) = json.loads(out)["cells"]
     assert cell["data"]["name"] == "cifar10"
     assert cell["corruptions"][0]["severities"][1]["accuracy"]["n"] == 6
+
+
+CONTRAST_OF_CIFAR_C = (0.75, 0.5, 0.4, 0.3, 0.15)  # what is kept of it, as published for images of 32 pixels
+
+
+@pytest.fixture(scope="module")
+def own_pngs(tmp_path_factory, data_root):
+    """A user's folder: one folder per class, PNGs, 96 of three classes of CIFAR-10 to learn from and 96 to test on."""
+    folder = tmp_path_factory.mktemp("own") / "pictures"
+    for split in ("train", "test"):
+        images = load("cifar10", split, root=data_root)
+        for label in range(3):
+            of_class = images.take(np.flatnonzero(images.labels == label)[:32]).all
+            place = folder / split / images.class_names[label]
+            place.mkdir(parents=True)
+            for i, pixels in enumerate((of_class.pixels * 255).round().byte().permute(0, 2, 3, 1).numpy()):
+                Image.fromarray(pixels).save(place / f"{i}.png")
+    return folder
+
+
+def test_accuracy_on_a_folder_of_pngs_is_that_of_the_published_definition(own_pngs, tmp_path, shell):
+    """Contrast as CIFAR-10-C has it: each channel is moved to its mean. Files are read, changed and classified here once more."""
+    run = tmp_path / "run"
+    trained = shell(
+        *("train", "--data", own_pngs, "--out", run, "--attention", "differential", "--epochs", 6),
+        *("--patch", 8, "--width", 32, "--heads", 2, "--batch-size", 32, "--lr", "2e-3"),
+    )
+    assert trained.returncode == 0, trained.stderr
+    asked = ("--images", 96, "--corruptions", "contrast", "--severities", "1,3,5", "--json")
+    done = shell("eval", run, "--on", "corrupted", *asked)
+    assert done.returncode == 0, done.stderr
+    (cell,) = json.loads(done.stdout)["cells"]
+    by_path = json.loads(shell("eval", run, "--on", own_pngs, "--tasks", "corrupted", *asked).stdout)["cells"]
+    assert by_path == [cell]
+
+    files = sorted((own_pngs / "test").rglob("*.png"))
+    pixels = np.stack([np.asarray(Image.open(file), dtype=np.float64) / 255 for file in files])
+    names = [folder.name for folder in sorted((own_pngs / "test").iterdir())]
+    labels = np.array([names.index(file.parent.name) for file in files])
+    means, model, rates = pixels.mean(axis=(1, 2), keepdims=True), Run(run).classifier(), []
+    for part in cell["corruptions"][0]["severities"]:
+        kept = CONTRAST_OF_CIFAR_C[part["severity"] - 1] if part["severity"] else 1.0
+        moved = np.clip((pixels - means) * kept + means, 0, 1)
+        with torch.no_grad():
+            correct = model(torch.from_numpy(moved).float().permute(0, 3, 1, 2)).argmax(dim=1).numpy() == labels
+        assert (part["accuracy"]["value"], part["accuracy"]["n"]) == (correct.mean(), 96)
+        rates.append(correct.mean())
+    assert len(set(rates)) > 1  # it matters to this model
 
 
 def test_answers_hold_every_image_by_its_id_and_a_digest(pair, digits):

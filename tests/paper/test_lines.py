@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from antiphase.paper.catalog import studies
 from antiphase.paper.catalog.fig3c import RADII, fooled_within
@@ -90,3 +91,37 @@ def test_details_of_a_label_are_its_words_without_model_and_number():
     label = Label("DiffViT", "cifar10", "depth 4", Tick.at("layer", 2), "control: pseudo")
     assert label.details == ("cifar10", "depth 4", "control: pseudo")
     assert Label("DiffViT - ViT", Tick.at("depth", 1)).details == ("DiffViT - ViT",)
+
+
+def test_calibration_under_a_corruption_is_compared_seed_by_seed_with_students_t():
+    """What all models of a seed share (here up to 30 points) is in neither the difference nor its interval."""
+    grid = Grid.at("cpu")
+    table = studies()["corrupted"].lines(grid)
+    of = {str(line.label): line for line in table if line.reading.startswith("ECE") and "fog" in str(line.label)}
+    assert list(of) == ["ViT, fog", "DiffViT, fog", "DiffViT - ViT, fog"]
+    seeds = len(of["ViT, fog"].cells)
+    shared, apart = np.linspace(0, 0.3, seeds), 0.02 + 0.01 * np.cos(np.arange(seeds))
+
+    def answers(cell):
+        seed = cell.of.run_seed
+        value = 0.1 + shared[seed] + (apart[seed] if cell.of.model.is_differential else 0)
+        clean, *parts = [{"ece": {"value": ece}, "accuracy": {"n": 1024}} for ece in (9.0, value - 0.01, value + 0.01)]
+        return {"severities": [clean, *parts]}
+
+    rows = {label: line.rows(answers)[0] for label, line in of.items()}
+    gap = rows["DiffViT - ViT, fog"]
+    assert (gap.unit, gap.n, gap.seeds) == ("points", 1024, seeds)
+    assert gap.value == pytest.approx(rows["DiffViT, fog"].value - rows["ViT, fog"].value)
+    tested = scipy.stats.ttest_1samp(apart, 0).confidence_interval(0.95)
+    assert gap.interval == pytest.approx(tuple(tested))
+    low, high = rows["ViT, fog"].interval
+    assert high - low > 5 * (gap.interval[1] - gap.interval[0])
+
+
+def test_the_difference_in_calibration_asks_for_no_cell_of_its_own():
+    table = [line for line in studies()["corrupted"].lines(Grid.at("cpu")) if line.reading.startswith("ECE")]
+    of_models, of_differences = (
+        {cell.key for line in table if bool(line.label.model) is of_model for cell in line.cells}
+        for of_model in (True, False)
+    )
+    assert of_differences == of_models

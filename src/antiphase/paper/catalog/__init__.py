@@ -37,6 +37,7 @@ FILES = (  # in this order each study trains what the later ones share
     "certificates",
     "corrupted",
     "remedies",
+    "certified_remedies",
     "fig2_clip",
     "fig4_clip",
     "other_encoder",

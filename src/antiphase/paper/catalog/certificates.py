@@ -11,7 +11,7 @@ from antiphase.measures.seed_intervals import difference
 from antiphase.measures.stats import Array
 from antiphase.paper.contrasts import predict
 from antiphase.paper.grid import Grid, vit_series
-from antiphase.paper.questions import Ask, Train
+from antiphase.paper.questions import Ask, Model
 from antiphase.paper.series import Series, Values, difference_line, line
 from antiphase.paper.study import Label, Line, Prediction, Study, Tick
 from antiphase.paper.titles import data_name
@@ -19,6 +19,7 @@ from antiphase.store import Content
 
 DECIDED_AT = {0.12: 0.125, 0.25: 0.25}  # noise -> L2 radius at which E4 is decided
 READING = "certified accuracy"
+ABSTAINED = "share of images on which the smoothed model abstains"
 
 
 def certified_at(radius: float) -> Values:
@@ -36,13 +37,13 @@ def abstained(content: Content) -> tuple[Array, Array]:
     return undecided, undecided * 0 + 1
 
 
-def _series(grid: Grid, sigma: float, values: Values) -> dict[str, Series]:
+def certificate(grid: Grid, of: Model, sigma: float) -> Ask:
     question = CertificateQuestion(sigma=sigma, samples=grid.s.certify_samples)
+    return Ask(of=of, images=grid.test(grid.s.certify_images), question=question)
 
-    def ask(of: Train) -> Ask:
-        return Ask(of=of, images=grid.test(grid.s.certify_images), question=question)
 
-    return vit_series(grid, 1, ask, values)
+def _series(grid: Grid, sigma: float, values: Values) -> dict[str, Series]:
+    return vit_series(grid, 1, lambda of: certificate(grid, of, sigma), values)
 
 
 def lines(grid: Grid) -> list[Line]:
@@ -54,7 +55,7 @@ def lines(grid: Grid) -> list[Line]:
             table += [line(Label(name, noise, at), series, READING) for name, series in both.items()]
             table.append(difference_line(Label("DiffViT - ViT", noise, at), both["DiffViT"], both["ViT"], READING))
         for name, series in _series(grid, sigma, abstained).items():
-            table.append(line(Label(name, noise), series, "share of images on which the smoothed model abstains"))
+            table.append(line(Label(name, noise), series, ABSTAINED))
     return table
 
 

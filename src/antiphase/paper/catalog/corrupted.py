@@ -12,9 +12,9 @@ from antiphase.data.corruption_table import CORRUPTIONS, SEVERITIES, applicable
 from antiphase.evals.config import CorruptionQuestion
 from antiphase.measures.questions import PredictionQuestion, Rows
 from antiphase.measures.seed_intervals import difference, difference_of_gaps
-from antiphase.measures.stats import Array, mean_interval
+from antiphase.measures.stats import Array, Unit, mean_interval
 from antiphase.paper.contrasts import Group, predict, predict_ranks
-from antiphase.paper.grid import VIT_NAMES, Grid, vits
+from antiphase.paper.grid import Grid, vits
 from antiphase.paper.questions import Ask
 from antiphase.paper.series import Series, Success, difference_line, line
 from antiphase.paper.study import Answers, Label, Line, Prediction, Study
@@ -24,6 +24,7 @@ from antiphase.store import Content
 FEW, FEW_SEVERITIES = ("gaussian_noise", "contrast", "pixelate"), (3,)  # at the scale for tests
 GREY = ("digits", "tiles-digits")
 READING = "accuracy, mean over severities"
+ECE = "ECE (15 bins), mean over severities"
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def lines(grid: Grid) -> list[Line]:
     table = _compared("clean", _accuracies(grid, None), "accuracy")
     for name in corruptions(grid):
         table += _compared(name, _accuracies(grid, name), READING)
-        table += [_ece_line(Label(model, name), _asked(grid, name)[model]) for model in VIT_NAMES]
+        table += _ece_lines(grid, name)
         for column, reading in (("cos", "cos of the changes of A1 and A2"), ("residue", "1 / CMRR, maps")):
             table.append(line(Label("DiffViT", name), _maps(grid, name, column), reading, unit=""))
     return table
@@ -80,17 +81,36 @@ def _compared(where: str, of: dict[str, Series], reading: str) -> list[Line]:
     return [*listed, difference_line(Label("DiffViT - ViT", where), of["DiffViT"], of["ViT"], reading)]
 
 
-def _ece_line(label: Label, cells: tuple[Ask, ...]) -> Line:
-    """Its interval is Student's over seeds: the error of calibration is no mean over images."""
+def _ece_lines(grid: Grid, name: str) -> list[Line]:
+    """Of each model, and of the DiffViT minus the ViT of the same seed."""
+    of = _asked(grid, name)
+    listed = [_ece_line(Label(model, name), cells) for model, cells in of.items()]
+    return [*listed, _ece_line(Label("DiffViT - ViT", name), of["DiffViT"], of["ViT"])]
+
+
+def _ece_line(label: Label, cells: tuple[Ask, ...], minus: tuple[Ask, ...] = ()) -> Line:
+    """Of one model, or less that of another, seed by seed. Its interval is Student's over seeds: the error of calibration is no
+    mean over images. All seeds are asked about the same images, so it does not cover the choice of these."""
 
     def read(answers: Answers) -> dict[str, Any]:
-        of_seeds = [[part["ece"]["value"] for part in answers(cell)["severities"][1:]] for cell in cells]
-        estimate = mean_interval(np.mean(of_seeds, axis=1))
+        of_seeds = _ece_of_seeds(answers, cells)
+        if minus:
+            of_seeds = of_seeds - _ece_of_seeds(answers, minus)
+        estimate = mean_interval(of_seeds)
         images = answers(cells[0])["severities"][0]["accuracy"]["n"]
         interval = None if estimate["interval"] is None else tuple(estimate["interval"])
-        return {"value": estimate["value"], "interval": interval, "n": images, "seeds": len(cells)}
+        sizes = {"n": images, "seeds": len(cells), "note": "interval over seeds, on the same images"}
+        return {"value": estimate["value"], "interval": interval, **sizes}
 
-    return Line(label=label, reading="ECE (15 bins), mean over severities", cells=cells, read=read)
+    unit: Unit = "points" if minus else "%"
+    return Line(label=label, reading=ECE, cells=(*cells, *minus), read=read, unit=unit)
+
+
+def _ece_of_seeds(answers: Answers, cells: tuple[Ask, ...]) -> Array:
+    """(S,): mean over severities, without the clean images"""
+    each = [[part["ece"]["value"] for part in answers(cell)["severities"][1:]] for cell in cells]
+    of_seeds: Array = np.array(each, dtype=np.float64).mean(axis=1)
+    return of_seeds
 
 
 def predictions(grid: Grid) -> list[Prediction]:

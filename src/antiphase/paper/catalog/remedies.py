@@ -72,9 +72,10 @@ OF_ANY = {
     "change under noise": Penalty(term="noise-change", weight=0.1),
     "change under attack": Penalty(term="attack-change", weight=0.1),
 }
+NOISE = "noise augmentation"
 GENERIC: dict[str, dict[str, Any]] = {
     "input gradient": {"penalty": Penalty(term="gradient", weight=0.1, eps=Budget("1/255"), share=0.25)},
-    "noise augmentation": {"noise": 8 / 255},
+    NOISE: {"noise": 8 / 255},
     "label smoothing": {"label_smoothing": 0.1},
     "weight decay": {"weight_decay": 1e-4},
 }
@@ -291,7 +292,7 @@ def lines(grid: Grid) -> list[Line]:
         models = [plain(grid, name, seed) for seed in fresh_seeds(grid)]
         table += _confirmation(grid, Label(name, "confirmation"), models)
     for place in range(PLACES):
-        table.append(_recipe_line(grid, place))
+        table.append(recipe_line(grid, place))
         table += _confirmation(grid, Label("DiffViT", "confirmation", f"place {place + 1}"), chosen(grid, place))
         control = chosen(grid, place, softmax=True)
         table += _confirmation(grid, Label("ViT", "confirmation", f"control of place {place + 1}"), control)
@@ -342,7 +343,7 @@ def _ranking_line(grid: Grid) -> Line:
     return Line(label=Label("ranking of the first look"), reading="first to last", cells=(cell,), read=read)
 
 
-def _recipe_line(grid: Grid, place: int) -> Line:
+def recipe_line(grid: Grid, place: int) -> Line:
     """Which recipe is at a place."""
     cell = ranking(grid)
 
