@@ -24,11 +24,12 @@ from antiphase.attacks.autoattack import StagedAttack
 from antiphase.attacks.changed_pixels import ChangedPixels
 from antiphase.attacks.compiled import Compile, forwards_at_most, should_compile
 from antiphase.attacks.config import PGD, Attack, Label, MinimalL2, MinimumNorm, Square
-from antiphase.attacks.journal import Journal
+from antiphase.attacks.journal import Journal, digest_of_weights
 from antiphase.attacks.minimum_norm import smallest_of_all
 from antiphase.attacks.question import Protocol, SweepProtocol, neighbours, sweep_order
 from antiphase.attacks.red_flags import (
     FEW,
+    RANDOMISED,
     check_alike,
     check_inputs,
     check_logits,
@@ -125,7 +126,8 @@ def run(
     example's first success; `paper` takes every restart to its own end, as a mean over restarts needs. `eight_bit` returns
     pixels on the grid of 255ths. `attack` may be any callable (model, x, y) -> x_adv; it is judged by the same rules, inside
     `within` if that is given. With a `journal`, examples are written there as they end, and those that it knows already are
-    not attacked again: a process that was killed goes on. It is for one model, one attack and ids that differ. `compile`
+    not attacked again: a process that was killed goes on. It is for one model, one attack and ids that differ; the journal of
+    another model, attack or of other images is refused. `compile`
     is how, not what: `auto` uses torch.compile where the forwards that may be needed repay it (attacks/compiled.py).
     `clean_predictions` are those of an earlier result on the same images (`result.clean`): they are not computed again.
     """
@@ -168,7 +170,10 @@ def run(
         if not isinstance(attack, Attack):
             _run_function(examples, attack, threat_model)
         elif attack.within.eps > 0:
-            kept = None if journal is None else Journal(journal, fingerprint([attack, seed, protocol, eight_bit]))
+            kept = None
+            if journal is not None:
+                question = [attack, seed, protocol, eight_bit, digest_of_weights(classifier)]
+                kept = Journal(journal, fingerprint(question))
             if attack.stages != (attack,):
                 return StagedAttack(examples, attack, compile, kept).run()
             compiling = should_compile(compile, classifier, x[:1].to(device), forwards_at_most(attack, len(x)))
@@ -378,6 +383,14 @@ class Examples:
         flags = tuple(model_flags(answers[0][0], again[0]))
         logits, predictions = zip(*answers, *(self.query(self.x[rows], rows) for rows in rest))
         return CleanPredictions(torch.cat(logits), torch.cat(predictions), flags)
+
+    def clean_logits_of(self, row: int) -> list[float] | None:
+        """The two largest of an example; None of a randomised model, whose logits differ every time."""
+        if self.eot_samples > 1 or RANDOMISED in self.clean.flags:
+            return None
+        logits = self.clean.logits[row]
+        largest: list[float] = logits.topk(min(2, len(logits))).values.tolist()
+        return largest
 
     def loss_label(self, label: Label, target: str | int | None = None) -> Tensor:
         """(n,): the class whose loss is driven, up for an untargeted attack, down for a targeted one."""

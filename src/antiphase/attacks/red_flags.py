@@ -176,11 +176,14 @@ def check_logits(logits: Tensor, n: int, y: Tensor) -> None:
 # ------------------------------------------------------------------------------------------------- red flags
 
 
+RANDOMISED = "the model answers differently when asked twice: use an attack for randomised models"
+
+
 def model_flags(logits: Tensor, again: Tensor) -> list[str]:
     """Signs, from two forwards on the same clean images, that the model is not what a gradient attack takes it for."""
     flags = []
     if not torch.equal(again, logits):
-        flags.append("the model answers differently when asked twice: use an attack for randomised models")
+        flags.append(RANDOMISED)
     rows = logits.sum(dim=1)
     if logits.min() >= 0 and torch.allclose(rows, torch.ones_like(rows), atol=1e-4):
         flags.append("the model returns probabilities, not logits: gradients vanish where it is confident")
