@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from antiphase import files
+from antiphase import files, locks
 from antiphase.config import InputError, read_text
 from antiphase.data import cache
 from antiphase.files import Damaged, DiskFull
@@ -115,6 +115,19 @@ def test_debris_without_locks_is_swept_after_a_day(tmp_path, monkeypatch):
     os.utime(tmp_path / ".kept.json.x.partial", (yesterday, yesterday))
     files.sweep(tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_under_leases_what_another_machine_may_be_writing_is_swept_by_age_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv(locks.KIND, "lease")
+    theirs = tmp_path / ".kept.json.x.partial"  # this kernel knows nothing of the lock that its writer holds
+    theirs.mkdir()
+    files.write_json(tmp_path / "other.json", ROW)
+    files.sweep(tmp_path)
+    assert theirs.exists()
+    yesterday = time.time() - files.ABANDONED - 1
+    os.utime(theirs, (yesterday, yesterday))
+    files.sweep(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["other.json"]
 
 
 def test_a_full_disk_is_noticed_before_the_first_image_is_decoded(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from antiphase import console
+from antiphase import console, locks
 from antiphase.config import InputError, has_surrogates, parse_json, read_text, shown
 from antiphase.locks import locked
 
@@ -73,7 +73,9 @@ def _workplace(path: Path) -> tuple[Path, int]:
 
 
 def _locked(handle: int) -> bool | None:
-    """Whether the lock is ours now; None where the file system has no locks."""
+    """Whether the lock is ours now; None where the file system has no locks, or they say nothing of other machines."""
+    if locks.kind() == "lease":
+        return None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -26,13 +26,18 @@ KINDS = ("flock", "lease")
 _seen: dict[Path, tuple[str, float]] = {}  # leases of others: what was read, and when by our own clock it was so first
 
 
+def kind() -> str:
+    """Of the locks that are used: flock, or lease where file systems do not honour those of the kernel."""
+    given = os.environ.get(KIND, "flock")
+    if given not in KINDS:
+        raise InputError(f"{KIND}={given} is not known: it takes {', '.join(KINDS)}")
+    return given
+
+
 @contextmanager
 def locked(path: Path, timeout: float = -1) -> Iterator[bool]:
     """True inside if this process alone has the lock; False if another one kept it for `timeout` seconds (-1: waits for ever)."""
-    kind = os.environ.get(KIND, "flock")
-    if kind not in KINDS:
-        raise InputError(f"{KIND}={kind} is not known: it takes {', '.join(KINDS)}")
-    lock = Lease(path) if kind == "lease" else FileLock(path)
+    lock = Lease(path) if kind() == "lease" else FileLock(path)
     try:
         lock.acquire(timeout=timeout)
     except Timeout:

@@ -101,10 +101,10 @@ def _run_on_ray(
             needed = [promised[need.key] for need in cell.needs if need.key in promised]
             promised[cell.key] = task.remote(cell, shared, threads, *needed)
         titles = {ref: cell.title for cell in todo for ref in [promised[cell.key]]}
-        waiting = list(promised.values())
+        keys, waiting = {ref: key for key, ref in promised.items()}, list(promised.values())
         while waiting:
             (done, *_), waiting = ray.wait(waiting)
-            outcomes.append(_told(ray, done))
+            outcomes.append(_outcome(ray, done, keys[done]))
             console.say(f"[{len(plan) - len(waiting)}/{len(plan)}] {titles[done]}")
     finally:
         if ours:
@@ -125,16 +125,22 @@ def _cell_on_ray(cell: Cell, shared: tuple[Workplace, dict[str, str]], threads: 
     return Outcome(computed, present, failed, waiting)
 
 
-def _told(ray: Any, ref: Any) -> Outcome:
+def _outcome(ray: Any, ref: Any, key: str) -> Outcome:
+    """What became of the task of a cell. One that the cluster lost has failed: a worker, its memory, its machine."""
     try:
         outcome: Outcome = ray.get(ref)
         return outcome
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, InputError):
             raise InputError(str(error.cause)) from None
-        raise
-    except ray.exceptions.WorkerCrashedError:
-        raise InputError(f"a worker of the cluster was lost {RETRIES + 1} times: see ray logs") from None
+        if not isinstance(error.cause, ray.exceptions.RayError):
+            raise
+        lost: Exception = error.cause  # of a task that this one needed
+    except ray.exceptions.RayError as error:
+        lost = error
+    why = next(iter(str(lost).strip().splitlines()), "").rstrip(".")
+    said = f"{type(lost).__name__}: {why}" if why else type(lost).__name__
+    return Outcome(failed={key: f"the cluster lost it, after up to {RETRIES} more tries ({said}): see ray logs"})
 
 
 # ------------------------------------------------------------------------------------------------- Slurm, by submitit
