@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -104,6 +105,44 @@ def test_two_ranks_attack_and_measure_as_one_process_does(copies, cli):
         assert ours["environment"]["processes"] == 2
         for name in ("layers", "rows"):
             assert ours[name] == theirs[name], kind
+
+
+def numbers_of(value):
+    """A result without what differs between two runs of one command: clocks, folders, and the passes that each process spends."""
+    if isinstance(value, dict):
+        return {key: numbers_of(v) for key, v in value.items() if not ABOUT_THE_RUN.search(key)}
+    return [numbers_of(v) for v in value] if isinstance(value, list) else value
+
+
+ABOUT_THE_RUN = re.compile(
+    r"seconds|began|environment|forwards|backwards|^(run|models|name|title|page|file|path|weights)$"
+)
+SHARED = {
+    "eval of features": (
+        "eval",
+        ["--on", "digits", "--tasks", "probe,few-shot", "--images", "60", "--train-images", "60"],
+    ),
+    "eval under corruptions": (
+        "eval",
+        ["--on", "corrupted", "--corruptions", "fog", "--severities", "1,3", "--images", "60"],
+    ),
+    "audit": ("audit", ["--quick", "--images", "32"]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", SHARED)
+def test_two_ranks_evaluate_and_audit_as_one_process_does(name, copies, cli, tmp_path, monkeypatch):
+    command, flags = SHARED[name]
+    results = []
+    for folder, started in zip(copies, (lambda *words: json.loads(cli(*words)[1]), run)):
+        monkeypatch.setenv("ANTIPHASE_CACHE", str(tmp_path / f"{folder.name}-cache"))  # of features: none is shared
+        out = ["--out", tmp_path / f"{folder.name}-out"] if command == "audit" else []
+        results.append(numbers_of(started(command, folder, *flags, *out, "--json")))
+    alone, shared = results
+    assert shared == alone
+    assert len(json.dumps(alone)) > 500  # it has numbers
 
 
 def _rank(process: Path) -> str | None:
