@@ -1,5 +1,7 @@
 """The ways in which people call the interface wrongly: each works, or is refused in one sentence; none ends in anything else."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -42,6 +44,18 @@ def wrapped(answer):
     return Wrapped().eval()
 
 
+def beside(model):
+    """A model whose logits change with the images beside it."""
+    return lambda x: model(x) - model(x).mean(dim=0)
+
+
+def returning(change):
+    """An attack of one's own that returns its images changed."""
+    return lambda _, x, __: change(x)
+
+
+SQUARE = ap.Square(within=ap.Linf("8/255"), queries=2)
+LINFS = [ap.PGD(within=ap.Linf(e), steps=2) for e in (0.05, 0.1)]
 VIT = ap.ViTConfig(width=32, heads=2, patch=4, attention=(ap.Differential(),))
 DIFFVIT = ap.build(VIT, shape=(3, 8, 8), classes=CLASSES).eval()
 WORKS = {
@@ -72,6 +86,16 @@ WORKS = {
     "one image": lambda: ap.attack(MODEL, X[:1], Y[:1], LINF),
     "a budget of 0": lambda: ap.attack(MODEL, X, Y, ap.PGD(within=ap.Linf(0))),
     "non-contiguous images": lambda: ap.attack(MODEL, X.transpose(2, 3), Y, LINF),
+    "images of the other byte order": lambda: ap.attack(MODEL, X.numpy().astype(">f4"), Y, LINF),
+    "images in long double": lambda: ap.attack(MODEL, X.numpy().astype(np.longdouble), Y, LINF),
+    "ids as a tensor": lambda: ap.attack(MODEL, X, Y, LINF, ids=torch.arange(N) + 7),
+    "an attack of one's own in float64": lambda: ap.attack(MODEL, X, Y, returning(torch.Tensor.double)),
+    "a sweep of steps that grow with the budget": lambda: ap.sweep(
+        MODEL, X, Y, [ap.PGD(within=ap.L2(e), steps=2, step_size=e) for e in (0.1, 0.2)]
+    ),
+    "a folder as a path": lambda: ap.Run(Path("runs/vit")),
+    "images at positions in a list": lambda: IMAGES.take([3, 0]),
+    "transfer of functions": lambda: ap.transfer([lambda x: MODEL(x), MODEL], IMAGES, LINF),
     "a float64 model": lambda: ap.attack(Tiny().double().eval(), X.double(), Y, LINF),
 }
 REFUSED = {
@@ -116,8 +140,11 @@ REFUSED = {
     "a batch of none": (lambda: ap.attack(MODEL, X, Y, LINF, batch_size=0), "batch_size=0"),
     "a batch of text": (lambda: ap.attack(MODEL, X, Y, LINF, batch_size="all"), "whole number"),
     "a seed of text": (lambda: ap.attack(MODEL, X, Y, LINF, seed="a"), "whole number"),
-    "an unknown protocol": (lambda: ap.attack(MODEL, X, Y, LINF, protocol="slow"), "protocol 'slow'"),
-    "an unknown way to compile": (lambda: ap.attack(MODEL, X, Y, LINF, compile=True), "compile True"),
+    "an unknown protocol": (
+        lambda: ap.attack(MODEL, X, Y, LINF, protocol="slow"),
+        "protocol='slow' must be one of fast, paper",
+    ),
+    "an unknown way to compile": (lambda: ap.attack(MODEL, X, Y, LINF, compile=True), "compile=True must be one of"),
     "a model class": (lambda: ap.attack(Tiny, X, Y, LINF), "the class Tiny is no model"),
     "None as the model": (lambda: ap.attack(None, X, Y, LINF), "no model"),
     "weights as the model": (lambda: ap.attack(MODEL.state_dict(), X, Y, LINF), "no model"),
@@ -249,6 +276,124 @@ REFUSED = {
     "theory of nowhere": (lambda: ap.theory("nowhere"), "is not a run"),
     "a measure of nowhere": (lambda: ap.measure("nowhere"), "is not a run"),
     "a Run of nowhere": (lambda: ap.attack(ap.Run("nowhere"), IMAGES, LINF), "is not a run"),
+    "a sweep over two norms": (
+        lambda: ap.sweep(MODEL, X, Y, [ap.PGD(within=ap.Linf(0.05)), ap.PGD(within=ap.L2(0.06))]),
+        "PGD L2 0.06 differs from PGD Linf .* in more than eps",
+    ),
+    "a sweep over two widths": (
+        lambda: ap.sweep(MODEL, X, Y, [ap.PGD(within=ap.Patch(1.0, width=w)) for w in (8, 1)]),
+        "one attack at several budgets",
+    ),
+    "a sweep over two aims": (
+        lambda: ap.sweep(MODEL, X, Y, [LINF, ap.PGD(within=ap.Linf("9/255"), steps=2, target=1)]),
+        "one attack at several budgets",
+    ),
+    "a sweep over two attacks": (lambda: ap.sweep(MODEL, X, Y, [LINF, SQUARE]), "one attack at several budgets"),
+    "a sweep over two numbers of steps": (
+        lambda: ap.sweep(MODEL, X, Y, [LINF, ap.PGD(within=ap.Linf("9/255"))], protocol="bisect"),
+        "one attack at several budgets",
+    ),
+    "a sweep without a budget": (lambda: ap.sweep(MODEL, X, Y, [ap.FMN(steps=2)]), "FMN has no budget"),
+    "clean predictions of other images": (
+        lambda: ap.attack(MODEL, X, Y, LINF, clean_predictions=ap.attack(MODEL, 1 - X, Y, LINF).clean),
+        "'clean_predictions' is no argument",
+    ),
+    "clean predictions in a sweep": (lambda: ap.sweep(MODEL, X, Y, [LINF], clean_predictions="x"), "is no argument"),
+    "ids twice in a tensor": (lambda: ap.attack(MODEL, X, Y, LINF, ids=torch.tensor([1] * N)), "no two the same"),
+    "ids twice in an array": (lambda: ap.attack(MODEL, X, Y, LINF, ids=np.array([1] * N)), "no two the same"),
+    "ids of fewer images": (lambda: ap.attack(MODEL, X, Y, LINF, ids=[0, 1]), "4 whole numbers"),
+    "ids of no size": (lambda: ap.attack(MODEL, X, Y, LINF, ids=[0, 1, 2, 2**70]), r"up to 2\*\*53"),
+    "ids in halves": (lambda: ap.attack(MODEL, X, Y, LINF, ids=torch.arange(N) / 2), "whole numbers"),
+    "one id": (lambda: ap.attack(MODEL, X, Y, LINF, ids=3), "4 whole numbers"),
+    "ids of different lengths": (lambda: ap.attack(MODEL, X, Y, LINF, ids=[[1], [2, 3]]), "4 whole numbers"),
+    "eight bits in words": (lambda: ap.attack(MODEL, X, Y, LINF, eight_bit="no"), "eight_bit='no' must be true"),
+    "a journal that is a number": (lambda: ap.attack(MODEL, X, Y, LINF, journal=3), "journal=3 must be a path"),
+    "no label for the progress bar": (lambda: ap.attack(MODEL, X, Y, LINF, label=None), "label=None must be a text"),
+    "a second threat model": (
+        lambda: ap.attack(MODEL, X, Y, LINF, within=ap.Linf(0.1)),
+        "within=Linf 25.5/255 is for an attack of your own: PGD",
+    ),
+    "a threat model of a sweep": (lambda: ap.sweep(MODEL, X, Y, [LINF], within=ap.L2(0.1)), "of your own"),
+    "a number as the threat model of a function": (
+        lambda: ap.attack(MODEL, X, Y, returning(torch.clone), within=0.1),
+        "within=0.1 must be Linf or L2 or Patch",
+    ),
+    "an attack that returns None": (lambda: ap.attack(MODEL, X, Y, lambda *_: None), "returned a NoneType"),
+    "an attack that returns an array": (lambda: ap.attack(MODEL, X, Y, returning(torch.Tensor.numpy)), "a ndarray"),
+    "an attack that returns a tuple": (lambda: ap.attack(MODEL, X, Y, returning(lambda x: (x, 1))), "a tuple"),
+    "an attack that returns one image": (
+        lambda: ap.attack(MODEL, X, Y, returning(lambda x: x[0])),
+        r"shape \(3, 8, 8\) .* for images of shape \(4, 3, 8, 8\)",
+    ),
+    "an attack that returns bytes": (lambda: ap.attack(MODEL, X, Y, returning(torch.Tensor.byte)), "uint8"),
+    "images without values": (lambda: ap.attack(MODEL, X.to("meta"), Y, LINF), "without values"),
+    "sparse images": (lambda: ap.attack(MODEL, X.to_sparse(), Y, LINF), "sparse"),
+    "labels without values": (lambda: ap.attack(MODEL, X, Y.to("meta"), LINF), "labels are a tensor that is without"),
+    "images of no pixels": (lambda: ap.attack(MODEL, X[:, :, :0, :0], Y, LINF), r"shape \(4, 3, 0, 0\)"),
+    "an image set of no pixels": (lambda: ap.ImageSet.of_tensors(X[:, :, :0, :0]), r"shape \(4, 3, 0, 0\)"),
+    "a label of no size": (lambda: ap.attack(MODEL, X, [0, 1, 2, 2**70], LINF), "labels are classes"),
+    "a model without values": (lambda: ap.attack(Tiny().to("meta").eval(), X, Y, LINF), "meta"),
+    "accuracy of a model without values": (lambda: ap.accuracy(Tiny().to("meta").eval(), IMAGES), "meta"),
+    "a model of no classes": (lambda: ap.attack(wrapped(lambda x: MODEL(x)[:, :0]), X, Y, LINF), r"shape \(4, 0\)"),
+    "complex logits": (lambda: ap.attack(wrapped(lambda x: MODEL(x) * 1j), X, Y, SQUARE), "complex64: expected floats"),
+    "whole numbers as logits": (lambda: ap.attack(wrapped(lambda x: MODEL(x).long()), X, Y, SQUARE), "int64: expected"),
+    "yes and no as logits": (lambda: ap.attack(wrapped(lambda x: MODEL(x) > 0), X, Y, SQUARE), "bool: expected"),
+    "accuracy of a model that looks at the batch": (lambda: ap.accuracy(beside(MODEL), IMAGES), "images beside it"),
+    "accuracy of one image by a batch": (lambda: ap.accuracy(beside(MODEL), (X[:1], Y[:1])), "images beside it"),
+    "accuracy of a model that counts its images": (
+        lambda: ap.accuracy(
+            lambda x: MODEL(x) - (len(x) > 4) * MODEL(x).mean(dim=0), (X.repeat(3, 1, 1, 1), Y.repeat(3))
+        ),
+        "images beside it",
+    ),
+    "Lipschitz of a model that looks at the batch": (
+        lambda: ap.l_sample(wrapped(beside(DIFFVIT)), IMAGES, draws=1),
+        "images beside it",
+    ),
+    "certificates of a model that looks at the batch": (
+        lambda: ap.certificates(beside(MODEL), IMAGES, SMOOTHING),
+        "images beside it",
+    ),
+    "a sample within less than nothing": (lambda: ap.l_sample(DIFFVIT, IMAGES, draws=1, eps=-1), "eps=-1 must be at"),
+    "a sample within nothing": (lambda: ap.l_sample(DIFFVIT, IMAGES, draws=1, eps=0), "above 0"),
+    "a sample within no number": (lambda: ap.l_sample(DIFFVIT, IMAGES, draws=1, eps=float("nan")), "eps=nan must be"),
+    "a sample within what is rounded away": (lambda: ap.l_sample(DIFFVIT, IMAGES, draws=1, eps=1e-12), "eps=1e-12 is"),
+    "alignment around no number": (lambda: ap.branch_alignment(DIFFVIT, IMAGES, eps=float("inf")), "eps=inf must be"),
+    "a sample clipped in words": (lambda: ap.l_sample(DIFFVIT, IMAGES, draws=1, clip="no"), "clip='no' must be true"),
+    "a reading that is a number": (lambda: ap.branch_alignment(DIFFVIT, IMAGES, 3), "reading=3 must be a text"),
+    "images from the end": (lambda: IMAGES.take(np.array([-1])), "there is no image at -1: positions here are 0 to 3"),
+    "images beyond the end": (lambda: IMAGES.take([99]), "there is no image at 99"),
+    "half an image": (lambda: IMAGES.take([0.5]), "positions of images are whole numbers"),
+    "a batch from the end": (lambda: IMAGES.batch(np.array([-1])), "there is no image at -1"),
+    "a subset of 2.5 images": (lambda: IMAGES.subset(2.5), "n=2.5 must be a whole number"),
+    "a subset in words": (lambda: IMAGES.subset("3"), "n='3' must be a whole number"),
+    "a subset by a seed in words": (lambda: IMAGES.subset(2, seed="x"), "seed='x' must be a whole number"),
+    "a subset by a seed below 0": (lambda: IMAGES.subset(2, seed=-1), "seed=-1 must be at least 0"),
+    "batches of none": (lambda: next(IMAGES.batches(0)), "size=0 must be at least 1"),
+    "one name for all classes": (lambda: ap.ImageSet.of_tensors(X, Y, "abcdefgh"), "class_names='abcdefgh' must be"),
+    "a budget that is true": (lambda: ap.Linf(True), "True is not a budget"),
+    "FGSM by a budget alone": (lambda: ap.fgsm("8/255"), "within='8/255' must be Linf"),
+    "transfer with a seed in words": (lambda: ap.transfer([MODEL], IMAGES, LINF, seed="x"), "seed='x' must be"),
+    "transfer by name": (lambda: ap.transfer([MODEL], IMAGES, "pgd"), "transfer takes an attack"),
+    "transfer of no models": (lambda: ap.transfer(None, IMAGES, LINF), "takes a list of models"),
+    "transfer of a function": (lambda: ap.transfer(lambda x: MODEL(x), IMAGES, LINF), "takes a list of models"),
+    "transfer of nothing in a list": (lambda: ap.transfer([None], IMAGES, LINF), "no model"),
+    "a Run of a number": (lambda: ap.Run(5), "folder=5 must be a path"),
+    "a report of a number": (lambda: ap.report(5), "folders=5 must be Run or a path"),
+    "a measure of a number": (lambda: ap.measure(5), "run=5 must be"),
+    "a comparison of nothing": (lambda: ap.compare(None, None), "first=None must be"),
+    "a look at a number": (lambda: ap.look(5), "takes a list of runs"),
+    "a look at None": (lambda: ap.look([None]), "run=None must be"),
+    "an audit into a number": (lambda: ap.audit(MODEL, IMAGES, preprocessing="none", out=3), "out=3 must be"),
+    "a data set of None": (lambda: ap.load(None, "test"), "name=None must be a text"),
+    "a data set without its split": (lambda: ap.load("digits", None), "split=None must be a text"),
+    "a conversion of numbers": (lambda: ap.convert(3, 4), "source=3 must be a text"),
+    "a model of None": (lambda: ap.build(None, shape=(3, 8, 8), classes=2), "config=None must be ViTConfig"),
+    "a look into None": (lambda: ap.taps(None), "model=None must be Module"),
+    "a study of a number": (lambda: ap.study("status", 5), "names=5 must be a text"),
+    "a study by a number": (lambda: ap.study(5), "action=5 must be a text"),
+    "distances of a number": (lambda: ap.distances(3), "result=3 must be AttackResult"),
+    "success rates of a number": (lambda: ap.success_rates(3), "result=3 must be AttackResult"),
 }
 
 
@@ -271,3 +416,36 @@ def test_the_same_images_in_every_form_give_the_same_result():
     forms = [(X, Y), (X.numpy(), Y.int()), (X.numpy().astype(np.float64), Y.tolist())]
     first, *others = [ap.attack(MODEL, x, y, attack).adversarial for x, y in forms]
     assert all(torch.equal(first, other) for other in others)
+
+
+def test_an_attack_of_ones_own_that_changes_its_images_in_place_is_measured_from_the_images_themselves():
+    def adds(_, x, __):
+        return x.add_(0.5).clamp_(0, 1)
+
+    given, result = X.clone(), ap.attack(MODEL, X, Y, adds, within=ap.Linf("8/255"))
+    assert any("lie outside the allowed set" in flag for flag in result.flags)
+    assert not result.success.any()
+    assert torch.equal(X, given)
+
+
+def test_an_attack_of_ones_own_in_another_precision_is_judged_in_that_of_the_images():
+    def darker(x):
+        return (x - 8 / 255).clamp(0, 1)
+
+    within = ap.Linf("8/255")
+    wide, plain = (ap.attack(MODEL, X, Y, returning(f), within=within) for f in (lambda x: darker(x.double()), darker))
+    assert torch.equal(wide.success, plain.success)
+    assert wide.adversarial.dtype == X.dtype
+
+
+def test_ids_in_every_form_give_the_same_starts():
+    attack, ids = ap.PGD(within=ap.Linf("8/255"), steps=1), [7, 3, 2, 5]
+    first, *others = [
+        ap.attack(MODEL, X, Y, attack, ids=form).adversarial for form in (ids, np.array(ids), torch.tensor(ids))
+    ]
+    assert all(torch.equal(first, other) for other in others)
+
+
+def test_a_randomised_model_has_an_accuracy():
+    noisy = wrapped(lambda x: MODEL(x + 0.01 * torch.randn_like(x)))
+    assert 0 <= ap.accuracy(noisy, (X.repeat(3, 1, 1, 1), Y.repeat(3))) <= 1

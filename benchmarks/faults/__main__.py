@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from benchmarks.faults.trial import Outcome, Trial
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
+IN_SLICES = 120.0  # seconds that an undisturbed command may take in a slice, which has to end soon
 KINDS = {
     "kills": lambda: chain(kills.trials(), kills_of_several.trials()),
     "full disks": full_disks.trials,
@@ -60,10 +62,11 @@ def commit() -> str:
 
 
 def play(trial: Trial, scene: Scene) -> Outcome:
-    folder = scene.folder / "trial"
+    folder, began = scene.folder / "trial", time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        return trial.play(scene, folder)
+        outcome = trial.play(scene, folder)
+        return replace(outcome, seconds=round(time.monotonic() - began, 1))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -75,7 +78,7 @@ def all_trials(only: Iterable[str] = ()) -> list[Trial]:
 def slice_of(seconds: float, seed: int, folder: Path) -> dict[str, Outcome]:
     """Random trials of every kind for so long; what came of each, by name."""
     child.warm_up()
-    scene, listed = Scene(folder), all_trials()
+    scene, listed = Scene(folder, patience=IN_SLICES), all_trials()
     scene.prepare()
     random.Random(seed).shuffle(listed)
     began, outcomes = time.monotonic(), {}
@@ -123,16 +126,19 @@ def write_page(at: str, rows: list[dict]) -> None:
     played = f"{len(rows):,} of {sum(planned.values()):,} trials"
     lines = [f"Commit {at}, {played} with {sum(row['faults'] for row in rows):,} faults.", ""]
     lines += [
-        "| fault | what is done | trials | faults | " + " | ".join(verdicts) + " |",
-        "|---|---|---:|---:|" + "---:|" * len(verdicts),
+        "| fault | what is done | trials | faults | " + " | ".join(verdicts) + " | longest trial |",
+        "|---|---|---:|---:|" + "---:|" * (len(verdicts) + 1),
     ]
     for kind in KINDS:
         mine = [row for row in rows if row["kind"] == kind]
         count = Counter(row["verdict"] for row in mine)
         tried = sum(row["faults"] for row in mine)
-        share = f"{len(mine)} of {planned[kind]}"
+        share = f"{len(mine)} of {planned[kind]}" if planned[kind] else "left out: takes root"
+        longest = f"{max((row['seconds'] for row in mine), default=0.0):.0f} s"
         lines.append(
-            f"| {kind} | {SAID[kind]} | {share} | {tried} | " + " | ".join(str(count[v]) for v in verdicts) + " |"
+            f"| {kind} | {SAID[kind]} | {share} | {tried} | "
+            + " | ".join(str(count[v]) for v in verdicts)
+            + f" | {longest} |"
         )
     bad = [row for row in rows if row["verdict"] != "fine"]
     lines += ["", "No exception." if not bad else "Exceptions:", ""]

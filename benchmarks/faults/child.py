@@ -1,4 +1,8 @@
-"""The command line in a process of its own that starts in milliseconds: forked from one that has imported everything."""
+"""The command line in a process of its own that starts in milliseconds: forked from one that has imported everything.
+
+It hangs if it has not ended 30 seconds after the same command, undisturbed, would have. Seconds in which it stood in line for a
+processor do not count: on a busy machine these are nobody's fault.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from pathlib import Path
 
 from antiphase import files
 
-PATIENCE = 30.0  # seconds without an end: a hang
+PATIENCE = 30.0  # seconds without an end, beyond those of the undisturbed command: a hang
 CRASHED = 70  # exit code of a process that would have printed a traceback
 MEMORY = 12 * 2**30  # bytes of address space that a child may map
 
@@ -29,6 +33,7 @@ class Ended:
     err: str
     seconds: float
     hung: bool = False
+    interrupted: bool = False  # it was at work when its time was over, and ended when it was asked to
 
     @property
     def crash(self) -> str | None:
@@ -79,11 +84,13 @@ def run(
     cache: Path | None = None,
     kill_after: float | None = None,
     kill_at: int | None = None,
-    patience: float = PATIENCE,
+    takes: float = 0.0,
+    interrupt: bool = False,
 ) -> Ended:
     """`antiphase ARGV` in `folder`. It is killed after so many seconds, or at its so-manyth change of the file system. A function
     that says ARGV is called in the new process: it may compute, which must not happen in the one that is forked from."""
-    return call(lambda: _main(argv), folder, cache=cache, kill_after=kill_after, kill_at=kill_at, patience=patience)
+    how = {"kill_after": kill_after, "kill_at": kill_at, "takes": takes, "interrupt": interrupt}
+    return call(lambda: _main(argv), folder, cache=cache, **how)
 
 
 def call(
@@ -93,9 +100,11 @@ def call(
     cache: Path | None = None,
     kill_after: float | None = None,
     kill_at: int | None = None,
-    patience: float = PATIENCE,
+    takes: float = 0.0,
+    interrupt: bool = False,
 ) -> Ended:
-    """A function that returns an exit code, in a process of its own."""
+    """A function that returns an exit code, in a process of its own. It takes so many seconds undisturbed; when its time is over
+    it is killed, or with `interrupt` asked to end as by Ctrl-C, for which it has the same patience."""
     said = [folder.with_name(f"{folder.name}.{stream}") for stream in ("out", "err")]  # its disk may be full
     sys.stdout.flush()
     sys.stderr.flush()
@@ -106,25 +115,41 @@ def call(
             _be(program, folder, said, cache or folder / "cache", kill_at)
         finally:
             os._exit(CRASHED)  # whatever happens, the child never goes on as its parent
-    status, hung = _wait(pid, kill_after, patience)
+    status, hung, interrupted = _wait(pid, kill_after, takes + PATIENCE, interrupt)
     seconds = time.monotonic() - began
     out, err = (path.read_text(errors="replace") if path.exists() else "" for path in said)
     for path in said:
         path.unlink(missing_ok=True)
-    return Ended(os.waitstatus_to_exitcode(status), out, err, seconds, hung)
+    return Ended(os.waitstatus_to_exitcode(status), out, err, seconds, hung, interrupted and not hung)
 
 
-def _wait(pid: int, kill_after: float | None, patience: float) -> tuple[int, bool]:
-    began, killed, hung = time.monotonic(), False, False
+def _wait(pid: int, kill_after: float | None, patience: float, interrupt: bool) -> tuple[int, bool, bool]:
+    """How it ended, whether that was not in time, and whether it was asked to."""
+    began, asked, killed, hung = time.monotonic(), False, False, False
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
-            return status, hung
+            return status, hung, asked
         passed = time.monotonic() - began
-        if not killed and ((kill_after is not None and passed > kill_after) or passed > patience):
-            hung, killed = passed > patience, True
+        if kill_after is not None and passed > kill_after and not killed:
+            killed = True
             os.kill(pid, signal.SIGKILL)
+        elif passed > patience and not killed and passed - _queued(pid) > patience:
+            if interrupt and not asked:
+                asked, patience = True, patience + PATIENCE
+                os.kill(pid, signal.SIGINT)
+            else:
+                hung = killed = True
+                os.kill(pid, signal.SIGKILL)
         time.sleep(0.002)
+
+
+def _queued(pid: int) -> float:
+    """Seconds that a process stood in line for a processor; 0 where the kernel does not say."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def _main(argv: list[str] | Callable[[], list[str]]) -> int:
@@ -137,6 +162,7 @@ def _be(program: Callable[[], int], folder: Path, said: list[Path], cache: Path,
     """In the child: never returns."""
     try:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
         os.chdir(folder)
         for stream, path in zip((1, 2), said):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)

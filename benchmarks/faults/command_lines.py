@@ -105,9 +105,9 @@ def _player(number: int):
         for run in ("ViT", "DiffViT"):
             if not (folder / run).exists():
                 (folder / run).symlink_to(scene.runs / run)
-        ended = child.run(line(number), folder)
-        if ended.hung:
-            return Outcome("fine", "was taken and ran on") if ended.err.strip() else crashed(f"no end: {line(number)}")
+        ended = child.run(line(number), folder, interrupt=True)
+        if ended.interrupted and not ended.err.strip():
+            return Outcome("hang", f"not a word before Ctrl-C: {line(number)!r}"[:300])
         if ended.crash is not None:
             return crashed(f"{ended.crash}: {line(number)!r}"[:300])
         if ended.code == 2:  # what it had to say before it refused stands above
@@ -115,6 +115,6 @@ def _player(number: int):
             if ugly:
                 return Outcome("traceback", f"not one clean line: {line(number)!r}"[:300])
             return Outcome("fine", "refused")
-        return Outcome("fine", f"exit code {ended.code}")
+        return Outcome("fine", "ran on until Ctrl-C" if ended.interrupted else f"exit code {ended.code}")
 
     return play

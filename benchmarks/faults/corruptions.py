@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.faults import child
-from benchmarks.faults.kills import LONG
 from benchmarks.faults.scene import COMMANDS, Scene, result_of
 from benchmarks.faults.trial import Outcome, Trial, crashed
 
@@ -86,17 +85,19 @@ def _needs(kind: Kind) -> set[str]:
 def _made(kind: Kind, scene: Scene) -> Path:
     """A folder in which the file is there and whole; made once for each kind."""
     folder = scene.folder / "made" / re.sub(r"\W+", "-", kind.name)
-    if not (folder / ".whole").exists():
+    if not (folder / ".seconds").exists():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         for name in _needs(kind):
             shutil.copytree(scene.runs / name, folder / name)
+        seconds = 0.0
         for name in kind.makes:
             last = name == kind.makes[-1]
-            ended = child.run(_argv(name), folder, kill_at=kind.torn if last else None, patience=LONG)
+            ended = child.run(_argv(name), folder, kill_at=kind.torn if last else None, takes=scene.patience)
+            seconds += ended.seconds
             assert ended.code == (-9 if last and kind.torn else 0), f"{kind.name}: {ended.err[-500:]}"
         assert list(folder.glob(kind.files)), f"{kind.name}: no file {kind.files}"
-        (folder / ".whole").touch()
+        (folder / ".seconds").write_text(str(seconds))
     return folder
 
 
@@ -104,7 +105,8 @@ def _player(kind: Kind, number: int):
     def play(scene: Scene, folder: Path) -> Outcome:
         draw, made = random.Random(f"{kind.name} {number}"), _made(kind, scene)
         reads = kind.reads or kind.makes[-1]
-        expected = _expected(kind, reads, scene, made, folder)
+        expected, takes = _expected(kind, reads, scene, made, folder)
+        takes += float((made / ".seconds").read_text())  # what was made may have to be made again
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(made, folder)
         path = draw.choice(sorted(folder.glob(kind.files)))
@@ -112,7 +114,7 @@ def _player(kind: Kind, number: int):
         place = draw.randrange(len(content))
         content[place] = draw.choice((ord("0") + draw.randrange(10), content[place] ^ 1 << draw.randrange(8)))
         path.write_bytes(content)
-        ended = child.run(_argv(reads), folder, patience=LONG)
+        ended = child.run(_argv(reads), folder, takes=takes)
         where = f"byte {place} of {path.relative_to(folder)}"
         if ended.crash is not None:
             return crashed(f"{where}: {ended.crash}")
@@ -127,16 +129,16 @@ def _player(kind: Kind, number: int):
 
 
 def _expected(kind: Kind, reads: str, scene: Scene, made: Path, folder: Path):
-    """What the reading command says where nothing was changed."""
-    path = scene.folder / "made" / f"{re.sub(r'[^a-z]+', '-', kind.name.lower())}.expected.json"
+    """What the reading command says where nothing was changed, and how long it takes."""
+    path = scene.folder / "made" / f"{re.sub(r'[^a-z]+', '-', kind.name.lower())}.undisturbed.json"
     import json
 
     if not path.exists():
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(made, folder)
-        ended = child.run(_argv(reads), folder, patience=LONG)
+        ended = child.run(_argv(reads), folder, takes=scene.patience)
         assert ended.code == 0, f"{kind.name}: {ended.err[-500:]}"
-        path.write_text(json.dumps(_result(ended, folder)))
+        path.write_text(json.dumps([_result(ended, folder), ended.seconds]))
     return json.loads(path.read_text())
 
 

@@ -26,7 +26,6 @@ KILLED = [
     "study",
 ]
 TRIALS, KILLS = 7, 3  # of each command; three kills each, then it is left to finish
-LONG = 600.0  # seconds that a command may take on a busy machine
 
 
 def trials() -> Iterator[Trial]:
@@ -39,18 +38,20 @@ def _player(command: Command, number: int):
     def play(scene: Scene, folder: Path) -> Outcome:
         draw, reference = random.Random(f"{command.name} {number}"), scene.reference(command)
         scene.lay(command, folder)
-        kills = 0
+        kills, takes = 0, reference["seconds"]
         for _ in range(KILLS):
             if draw.random() < 0.5:
-                ended = child.run(
-                    [*command.argv], folder, kill_after=draw.uniform(0, reference["seconds"]), patience=LONG
-                )
+                ended = child.run([*command.argv], folder, kill_after=draw.uniform(0, takes), takes=takes)
             else:
-                ended = child.run([*command.argv], folder, kill_at=draw.randint(1, 40), patience=LONG)
+                ended = child.run([*command.argv], folder, kill_at=draw.randint(1, 40), takes=takes)
+            if ended.hung:
+                return crashed(ended.crash or "", kills)
             kills += ended.code == -9
             if ended.code not in (0, -9):
                 return crashed(ended.crash or f"exit code {ended.code}: {ended.err.strip()[-200:]}")
-        ended = child.run([*command.argv], folder, patience=LONG)
+        ended = child.run([*command.argv], folder, takes=takes)
+        if ended.hung:
+            return crashed(ended.crash or "", kills)
         if ended.code != 0:
             return Outcome("lost", f"after {kills} kills: {ended.err.strip()[-300:]}", kills)
         if result_of(ended) != reference["result"]:

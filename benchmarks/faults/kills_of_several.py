@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faults.child import without_times
+from benchmarks.faults.child import PATIENCE, without_times
 from benchmarks.faults.scene import COMMANDS, Scene, debris
 from benchmarks.faults.trial import Outcome, Trial
 
@@ -29,7 +29,6 @@ LINES = {  # name -> command, what it needs
     "measure under torchrun": ([*TORCHRUN, *COMMANDS["measure"].argv], ("DiffViT",)),
 }
 TRIALS = 3  # of each
-PATIENCE = 300.0  # seconds; starting several processes takes a while on a busy machine
 
 
 def trials() -> Iterator[Trial]:
@@ -43,8 +42,8 @@ def _player(name: str, number: int):
         draw, (seconds, expected) = random.Random(f"{name} {number}"), _reference(scene, name)
         _lay(scene, name, folder)
         try:
-            killed = _run(name, folder, kill_after=draw.uniform(0.3, 1.0) * seconds, draw=draw)[0]
-            _, code, out, err = _run(name, folder)
+            killed = _run(name, folder, seconds, kill_after=draw.uniform(0.3, 1.0) * seconds, draw=draw)[0]
+            _, code, out, err = _run(name, folder, seconds)
         except subprocess.TimeoutExpired as hung:
             return Outcome("hang", f"no end after {hung.timeout:.0f} s", 1)
         if code != 0:
@@ -69,7 +68,7 @@ def _reference(scene: Scene, name: str) -> tuple[float, Any]:
         folder = scene.folder / "reference"
         _lay(scene, name, folder)
         began = time.monotonic()
-        _, code, out, err = _run(name, folder)
+        _, code, out, err = _run(name, folder, scene.patience)
         assert code == 0, f"{name}: {err[-1000:]}"
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps([time.monotonic() - began, _result(out)]))
@@ -89,9 +88,10 @@ def _without_forwards(value: Any) -> Any:
 
 
 def _run(
-    name: str, folder: Path, *, kill_after: float | None = None, draw: random.Random | None = None
+    name: str, folder: Path, takes: float, *, kill_after: float | None = None, draw: random.Random | None = None
 ) -> tuple[int, int, str, str]:
-    """Kills, exit code, and what was said. After `kill_after` seconds one of its processes is killed."""
+    """Kills, exit code, and what was said. After `kill_after` seconds one of its processes is killed: from then on the others
+    may take as long as the whole takes undisturbed, since what was lost is done again."""
     environment = {**os.environ, "ANTIPHASE_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = subprocess.Popen(LINES[name][0], cwd=folder, env=environment, start_new_session=True, **pipes)
@@ -103,7 +103,7 @@ def _run(
             if process.poll() is None:
                 os.kill(draw.choice(family), signal.SIGKILL)
                 killed = 1
-        out, err = process.communicate(timeout=PATIENCE)
+        out, err = process.communicate(timeout=takes + PATIENCE)
     finally:
         for pid in _descendants(process.pid):
             _kill(pid)

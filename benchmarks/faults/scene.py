@@ -65,8 +65,9 @@ COMMANDS = {
 class Scene:
     """The runs, made once per commit, and the result of every command when nothing goes wrong."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.runs = folder, folder / "runs"
+    def __init__(self, folder: Path, patience: float = 600.0) -> None:
+        """`patience`: seconds that an undisturbed command may take here."""
+        self.folder, self.runs, self.patience = folder, folder / "runs", patience
 
     def prepare(self) -> None:
         self.runs.mkdir(parents=True, exist_ok=True)
@@ -79,7 +80,7 @@ class Scene:
             child.call(lambda: draw_images(self.runs / "images"), self.runs)
         for name, line in made.items():
             if not (self.runs / name / "checkpoint.json").exists():
-                ended = child.run(line.split(), self.runs, patience=600)
+                ended = child.run(line.split(), self.runs, takes=self.patience)
                 assert ended.code == 0, f"{name} could not be trained: {ended.err}"
         shutil.rmtree(self.runs / "cache", ignore_errors=True)
 
@@ -101,7 +102,7 @@ class Scene:
         if not path.exists():
             folder = self.lay(command, self.folder / "reference")
             before = size_of(folder)
-            ended = child.run([*command.argv], folder, patience=600)
+            ended = child.run([*command.argv], folder, takes=self.patience)
             assert ended.code == 0, f"{command.name}: {ended.err}"
             kept = {"result": result_of(ended), "seconds": ended.seconds, "bytes": size_of(folder) - before}
             path.parent.mkdir(exist_ok=True)

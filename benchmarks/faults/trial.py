@@ -17,6 +17,7 @@ class Outcome:
     verdict: Verdict
     note: str = ""  # what happened, in a few words
     faults: int = 1  # how many times something went wrong: a trial may kill a command several times
+    seconds: float = 0.0  # that the whole trial took
 
 
 @dataclass(frozen=True)
@@ -26,5 +27,5 @@ class Trial:
     play: Callable[[Scene, Path], Outcome]  # in a folder of its own
 
 
-def crashed(why: str) -> Outcome:
-    return Outcome("hang" if why.startswith("no end") else "traceback", why)
+def crashed(why: str, faults: int = 1) -> Outcome:
+    return Outcome("hang" if why.startswith("no end") else "traceback", why, faults)

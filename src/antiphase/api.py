@@ -19,24 +19,35 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from tyro.conf import Suppress
 
 from antiphase.attacks import engine
 from antiphase.attacks.config import Attack
-from antiphase.attacks.question import Protocol, SweepProtocol
-from antiphase.attacks.red_flags import call
-from antiphase.config import LARGEST_INTEGER, InputError, fits, from_plain, shown, to_plain
+from antiphase.attacks.red_flags import check_batches
+from antiphase.config import (
+    LARGEST_INTEGER,
+    InputError,
+    check_value,
+    checked_arguments,
+    fits,
+    from_plain,
+    shown,
+    to_plain,
+)
 from antiphase.data.imageset import Images, ImageSet, as_images, as_labels, as_pixels
 from antiphase.measures import alignment, lipschitz, smoothing, success
 from antiphase.measures.rated_result import RatedResult, RatedSweep, rated
 from antiphase.models.classifier import as_classifier
 from antiphase.models.run import Run
-from antiphase.runtime import pick_device
+from antiphase.runtime import at_rest, pick_device
 from antiphase.scales import ScaleName
 
 RunLike = Run | Path | str
-LEAST = {"seed": 0, "batch_size": 1, "draws": 1, "probes": 1}  # of settings that are whole numbers
+LEAST = {"seed": 0, "batch_size": 1, "draws": 1, "probes": 1, "eps": 0}  # of settings that are numbers
+OURS = {"clean_predictions"}  # settings of the engine that only its own callers can give rightly
+SHOWN = 32  # images on which it is tried whether a model's answers depend on the batch
 T = TypeVar("T")
 
 
@@ -53,7 +64,7 @@ def attack(classifier: Any, images: Any, *labels_and_attack: Any, **settings: An
     if isinstance(what, Sequence):
         raise InputError("attack takes one attack: call sweep(classifier, images, attacks) for several budgets")
     _check_attack(what)
-    known = {**ids, **_settings(engine.run, settings, typing.get_args(Protocol))}
+    known = {**ids, **_settings(settings, len(y), engine.run)}
     return rated(engine.run(_classifier(classifier, images), x, y, what, **known), what, known.get("ids"))
 
 
@@ -71,7 +82,8 @@ def sweep(classifier: Any, images: Any, *labels_and_attacks: Any, **settings: An
     for one in what:
         if not isinstance(one, Attack):
             raise InputError(f"sweep takes attacks such as ap.PGD(within=ap.Linf('8/255')), not a {type(one).__name__}")
-    known = {**ids, **_settings(engine.run, settings, typing.get_args(SweepProtocol))}
+    engine.check_nested(what)
+    known = {**ids, **_settings(settings, len(y), engine.sweep, engine.run)}
     ordered = engine.by_budget(what)
     results = engine.sweep(_classifier(classifier, images), x, y, ordered, **known)
     return RatedSweep(rated(result, one, known.get("ids")) for result, one in zip(results, ordered))
@@ -84,8 +96,11 @@ def transfer(models: Sequence[Any], images: Images, attack: Attack, *, seed: int
     the images that the target has right. Models are runs (a Run or the path of one), whose answers are kept in the folder of the
     source, or classifiers.
     """
-    if isinstance(models, RunLike | nn.Module) or not len(models):
+    if isinstance(models, RunLike) or not isinstance(models, Sequence) or not len(models):
         raise InputError("transfer takes a list of models: transfer([first, second], images, attack)")
+    if not isinstance(attack, Attack):
+        raise InputError(f"transfer takes an attack such as ap.PGD(within=ap.Linf('8/255')), not {shown(attack)}")
+    check_value("seed", seed, int, 0)
     are_runs = [isinstance(model, RunLike) for model in models]
     if all(are_runs):
         from antiphase.results.transfer import transfer_matrix
@@ -100,7 +115,8 @@ def transfer(models: Sequence[Any], images: Images, attack: Attack, *, seed: int
         )
     from antiphase.measures.transfer import transfer as of_classifiers
 
-    return of_classifiers({str(i): model for i, model in enumerate(models)}, images, attack, seed=seed)
+    named = {str(i): _classifier(model, images) for i, model in enumerate(models)}
+    return of_classifiers(named, images, attack, seed=seed)
 
 
 def _check_attack(what: Any) -> None:
@@ -111,36 +127,47 @@ def _check_attack(what: Any) -> None:
         )
 
 
-def _settings(function: Callable[..., Any], settings: dict[str, Any], protocols: Sequence[str] = ()) -> dict[str, Any]:
-    """Keywords that a function has, of the right type; others are refused by name."""
-    known = {n for n, p in inspect.signature(function).parameters.items() if p.kind is p.KEYWORD_ONLY}
-    _check_settings(settings, known)
-    for name, value in settings.items():
-        if name == "ids" and (not fits(np.asarray(value).tolist(), list[int]) or len(set(value)) != len(value)):
-            raise InputError(
-                "ids are whole numbers, one per image and no two the same: what is random belongs to the id"
-            )
-        if name == "protocol" and value not in protocols:
-            raise InputError(f"protocol {value!r} is not known: it takes {', '.join(protocols)}")
-        if name == "compile" and value not in ("auto", "never", "always"):
-            raise InputError(f"compile {value!r} is not known: it takes auto, never or always")
+def _settings(settings: dict[str, Any], images: int, *functions: Callable[..., Any]) -> dict[str, Any]:
+    """Keywords that one of the functions has, of the type that the first of them gives it; others are refused by name."""
+    kinds: dict[str, Any] = {}
+    for function in functions:
+        kinds = {name: kind for name, kind in _kinds(function).items() if name not in OURS} | kinds
+    _check_settings(settings, kinds)
     if settings.get("ids") is not None:
-        settings = settings | {"ids": np.asarray(settings["ids"])}
+        settings = settings | {"ids": _ids(settings["ids"], images)}
     if isinstance(settings.get("journal"), str):
         settings = settings | {"journal": Path(settings["journal"])}
     return settings
 
 
-def _check_settings(settings: Mapping[str, Any], known: set[str]) -> None:
-    """Refuse keywords that a function does not have, and a seed, a batch size or the like that no such number can be."""
+def _kinds(function: Callable[..., Any]) -> dict[str, Any]:
+    """The keywords of a function and their types."""
+    hints = typing.get_type_hints(function)
+    parameters = inspect.signature(function).parameters.items()
+    return {name: hints.get(name, Any) for name, p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def _check_settings(settings: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
+    """Refuse keywords that a function does not have, and values that are not of their type or below the least of them."""
     for name, value in settings.items():
-        if name not in known:
-            raise InputError(f"{name!r} is no argument here; there are {', '.join(sorted(known))}")
-        if name in LEAST:
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise InputError(f"{name}={value!r} must be a whole number")
-            if not LEAST[name] <= value <= LARGEST_INTEGER:
-                raise InputError(f"{name}={shown(value)} must be at least {LEAST[name]} and at most 2**53")
+        if name not in kinds:
+            raise InputError(f"{name!r} is no argument here; there are {', '.join(sorted(kinds))}")
+        check_value(name, value, kinds[name], LEAST.get(name))
+
+
+def _ids(ids: Any, images: int) -> NDArray[np.int64]:
+    """The ids of so many images, as they were given in a list, an array or a tensor."""
+    try:
+        given = np.asarray(ids).tolist()
+    except (ValueError, TypeError, RuntimeError):  # rows of different lengths, or a tensor without values
+        given = None
+    whole = fits(given, list[int]) and all(abs(i) <= LARGEST_INTEGER for i in given)
+    if not whole or len(set(given)) != len(given) or len(given) != images:
+        raise InputError(
+            f"ids={shown(ids)} must be {images} whole numbers up to 2**53, one per image and no two the same: what is random "
+            "about an image belongs to its id"
+        )
+    return np.array(given, dtype=np.int64)
 
 
 def _classifier(model: Any, images: Any) -> nn.Module:
@@ -167,21 +194,23 @@ def _examples(images: Any, rest: tuple[Any, ...]) -> tuple[Any, Any, Any, dict[s
 
 
 def _of_any_model(function: Callable[..., T]) -> Callable[..., T]:
-    """A measure that takes whatever `attack` takes, and refuses in one sentence what is no classifier."""
-    known = {name for name, p in inspect.signature(function).parameters.items()}
+    """A measure that takes whatever `attack` takes, and refuses in one sentence what is no classifier, or one whose answers
+    depend on the batch."""
+    kinds, (_, __, *names) = typing.get_type_hints(function), inspect.signature(function).parameters
 
     @functools.wraps(function)
     def checked(classifier: Any, images: Any, *rest: Any, **settings: Any) -> T:
-        _check_settings(settings, known)
+        _check_settings({**dict(zip(names, rest)), **settings}, {name: kinds[name] for name in names})
         if "device" in settings:
             settings["device"] = pick_device(str(settings["device"]))
         if function is success.accuracy and isinstance(images, Tensor | np.ndarray):
             raise InputError("accuracy needs labels: give an ImageSet, or (pixels, labels)")
         model = _classifier(classifier, images)
         chosen = as_images(images)
-        few = chosen.take(torch.arange(min(2, len(chosen))).numpy()).all.pixels
+        some = chosen.take(np.arange(min(SHOWN, len(chosen)))).all.pixels
         device = next((p.device for p in model.parameters()), torch.device("cpu"))
-        call(model, few.to(device))
+        with at_rest(model):
+            check_batches(model, some.to(device))
         return function(model, chosen, *rest, **settings)
 
     return checked
@@ -196,12 +225,14 @@ certificates = _of_any_model(smoothing.certificates)
 # ------------------------------------------------------------------------------------------------- what commands do
 
 
+@checked_arguments()
 def attack_run(run: RunLike, images: Images | None = None, **flags: Any) -> dict[str, Any]:
     """What `antiphase attack` does: a run under attack at each budget, kept in its folder. `attack` is a name, as in
     `attack="autoattack"`; with an attack of your own call `ap.attack`."""
     return _run("attack", images, flags, run=_folder(run))
 
 
+@checked_arguments()
 def measure(run: RunLike, images: Images | None = None, **flags: Any) -> dict[str, Any]:
     """What `antiphase measure` does: `measures` names some of lipschitz, alignment (reading R1), cancellation (with depth),
     lambda, correlation, focus (where images have boxes); by default all that there are. interventions and
@@ -209,11 +240,13 @@ def measure(run: RunLike, images: Images | None = None, **flags: Any) -> dict[st
     return _run("measure", images, flags, run=_folder(run))
 
 
+@checked_arguments()
 def theory(run: RunLike, base: RunLike | None = None, images: Images | None = None, **flags: Any) -> dict[str, Any]:
     """What `antiphase theory` does: every statement of the paper tested on a run and its softmax baseline."""
     return _run("theory", images, flags, run=_folder(run), base=None if base is None else _folder(base))
 
 
+@checked_arguments()
 def certify(run: RunLike, other: RunLike | None = None, images: Images | None = None, **flags: Any) -> dict[str, Any]:
     """What `antiphase certify` does: L2 radii within which the smoothed model is proven not to change its prediction, of one run
     or of two on the same images, and the sandwich certified <= true <= attacked of a few images."""
@@ -222,9 +255,12 @@ def certify(run: RunLike, other: RunLike | None = None, images: Images | None = 
 
 def look(runs: Sequence[RunLike], images: Images | None = None, **flags: Any) -> dict[str, Any]:
     """What `antiphase look` does: a few images as the runs see them, for the lens of a report."""
+    if isinstance(runs, RunLike) or not isinstance(runs, Sequence):
+        raise InputError(f"look takes a list of runs, such as ap.look([first, second]), not {shown(runs)}")
     return _run("look", images, flags, runs=tuple(map(_folder, runs)))
 
 
+@checked_arguments()
 def audit(
     model: Any,
     images: Images | None = None,
@@ -261,12 +297,14 @@ def _given(images: Any) -> ImageSet | None:
     return None if images is None else as_images(images)
 
 
+@checked_arguments()
 def evaluate(run: RunLike, on: str, **flags: Any) -> dict[str, Any]:
     """What `antiphase eval` does: zero-shot, retrieval, probes, few-shot on data sets named as in `on="cifar10,flickr8k"`, and
     accuracy and calibration under corruptions, `on="corrupted"`."""
     return _run("eval", None, flags, run=_folder(run), on=on)
 
 
+@checked_arguments()
 def compare(
     first: RunLike, second: RunLike, out: Path | str | None = None, images: Images | None = None, **flags: Any
 ) -> dict[str, Any]:
@@ -281,18 +319,21 @@ def compare(
     return _run("compare", images, flags, pair=pair, out=Path(out))
 
 
+@checked_arguments()
 def report(*folders: RunLike, out: Path | str | None = None, **flags: Any) -> Path:
     """What `antiphase report` does: the page of runs, of a comparison or of a ledger; returns where it was written."""
     where = None if out is None else Path(out)
     return Path(_run("report", None, flags, folders=tuple(map(_folder, folders)), out=where)["page"])
 
 
+@checked_arguments()
 def study(action: str, *names: str, **flags: Any) -> dict[str, Any]:
     """What `antiphase study` does: `study("run", "fig5", ledger="runs/studies")`."""
     return _run("study", None, flags, action=action, names=names)
 
 
 def _folder(run: RunLike) -> Path:
+    check_value("run", run, RunLike)
     return run.folder if isinstance(run, Run) else Path(run)
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
+import inspect
 import json
 import math
 import numbers
@@ -15,14 +17,15 @@ import reprlib
 import stat
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import yaml
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class InputError(ValueError):
@@ -49,7 +52,7 @@ _short = _Short()
 
 def shown(value: Any) -> str:
     """A value as a refusal shows it: on one line, and short however large or deep it is."""
-    return _short.repr(value)
+    return " ".join(_short.repr(value).split())
 
 
 class Budget(float):
@@ -57,6 +60,8 @@ class Budget(float):
 
     def __new__(cls, value: str | float) -> Budget:
         try:
+            if isinstance(value, bool):
+                raise TypeError
             if isinstance(value, str) and "/" in value:
                 over, under = value.split("/")
                 number = float(over) / float(under)
@@ -108,19 +113,62 @@ def check_fields(config: Any, /, **least: float) -> None:
     for name, hint in _typed_fields(kind):
         value = getattr(config, name)
         origin = type(value).__module__
-        if type(value) is not hint and not fits(value, hint) and not origin.startswith("tyro"):  # "not given yet"
-            raise InputError(f"{name}={shown(value)} must be {words(hint)}")
+        if not origin.startswith("tyro"):  # "not given yet"
+            check_value(name, value, hint)
         if origin == "numpy" and isinstance(value, numbers.Real):  # which JSON does not take
             value = int(value) if isinstance(value, numbers.Integral) else float(value)
             object.__setattr__(config, name, value)
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InputError(f"{name}={value} must be a finite number")
-        if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
-            raise InputError(f"{name}={shown(value)} must be at most 2**53")
     for name, minimum in least.items():
-        value = getattr(config, name)
-        if value is not None and value < minimum:
-            raise InputError(f"{name}={value} must be at least {minimum:g}")
+        _check_least(name, getattr(config, name), minimum)
+
+
+def check_value(name: str, value: Any, kind: Any, least: float | None = None) -> None:
+    """Refuse, by its name, a value that is not of its type, a number that is not finite, and one below its least value."""
+    if type(value) is not kind and not fits(value, kind):
+        raise InputError(f"{name}={shown(value)} must be {words(kind)}")
+    if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+        raise InputError(f"{name}={shown(value)} must be at most 2**53")
+    if isinstance(value, numbers.Real) and not math.isfinite(value):
+        raise InputError(f"{name}={value} must be a finite number")
+    if least is not None:
+        _check_least(name, value, least)
+
+
+def _check_least(name: str, value: Any, least: float) -> None:
+    if value is not None and value < least:
+        raise InputError(f"{name}={value} must be at least {least:g}")
+
+
+def checked_arguments(**least: float) -> Callable[[F], F]:
+    """Of a function: `check_value` of every argument, by the types that the function declares and these least values."""
+
+    def around(function: F) -> F:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def entered(*args: Any, **named: Any) -> Any:
+            kinds = _typed_arguments(function)
+            for name, given in signature.bind(*args, **named).arguments.items():
+                way = signature.parameters[name].kind
+                if way is not inspect.Parameter.VAR_KEYWORD:
+                    for value in given if way is inspect.Parameter.VAR_POSITIONAL else (given,):
+                        check_value(name, value, kinds.get(name, Any), least.get(name))
+            return function(*args, **named)
+
+        return cast(F, entered)
+
+    return around
+
+
+@lru_cache(maxsize=1_000)
+def _typed_arguments(function: Any) -> dict[str, Any]:
+    """The types of its arguments, listed once; any type where it is known to a type checker alone."""
+    arguments = {name: said for name, said in function.__annotations__.items() if name != "return"}
+    known = inspect.unwrap(function).__globals__
+    try:
+        return typing.get_type_hints(types.SimpleNamespace(__annotations__=arguments), known)
+    except NameError:
+        return {}
 
 
 def check_most(config: Any, /, **most: int) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from copy import deepcopy
 
 import pytest
 import torch
@@ -15,9 +16,9 @@ from safetensors.torch import load_file
 
 from antiphase.attacks import APGD, FAB, L2, PGD, AutoAttack, Linf, Square
 from antiphase.attacks.journal import unpack
-from antiphase.config import InputError
+from antiphase.config import InputError, fingerprint
 from antiphase.models.run import Run
-from tests.attacks.harness import Counted, Stairs, assert_same, interrupted, looked_at, run
+from tests.attacks.harness import Counted, Returns, Stairs, assert_same, interrupted, looked_at, run
 from tests.attacks.shortened import TO_BE_KILLED, shortened
 from tests.conftest import ROOT
 
@@ -97,6 +98,53 @@ def test_the_journal_of_another_attack_is_refused(victim, few, tmp_path):
         attacked(victim, few, PGD(within=Linf("13/255"), steps=2), tmp_path / "journal")
     with pytest.raises(InputError, match="of our own attacks only"):
         attacked(victim, few, lambda model, x, y: x, tmp_path / "journal")  # noqa: ARG005
+
+
+def test_the_journal_of_another_model_or_of_other_images_is_refused(victim, few, tmp_path):
+    attack, path = PGD(within=Linf("12/255"), steps=2), tmp_path / "journal"
+    expected = attacked(victim, few, attack, path)
+    weights = deepcopy(victim)
+    with torch.no_grad():
+        next(weights.parameters()).flatten()[0] += 1e-3  # too little for any prediction
+    buffer = deepcopy(victim)
+    buffer.mean += 1e-4
+    other = {
+        "weights": (weights, few),
+        "a buffer": (buffer, few),
+        "pixels": (victim, few._replace(pixels=(few.pixels + 1 / 255).clamp(0, 1))),
+        "labels": (victim, few._replace(labels=few.labels.roll(1))),
+        "images under these ids": (victim, few._replace(pixels=few.pixels.flip(0), labels=few.labels.flip(0))),
+    }
+    for model, images in other.values():
+        with pytest.raises(InputError, match=r"journal of another attack, or of another model or other images"):
+            attacked(model, images, attack, path)
+    assert_same(attacked(deepcopy(victim), few, attack, path), expected)
+
+
+def test_a_journal_of_a_function_is_refused_to_another_function_and_taken_with_other_last_bits(victim, few, tmp_path):
+    attack, path = PGD(within=Linf("12/255"), steps=2), tmp_path / "journal"
+    expected = attacked(Returns(lambda x: victim(x)), few, attack, path)
+    with pytest.raises(InputError, match="of another model"):  # the same predictions, and no weights that would tell
+        attacked(Returns(lambda x: 1.01 * victim(x)), few, attack, path)
+    rounded = attacked(Returns(lambda x: victim(x) * (1 + 2e-7)), few, attack, path, batch_size=7)
+    assert torch.equal(rounded.success, expected.success)
+
+
+def test_a_randomised_model_goes_on_from_its_journal(victim, few, tmp_path):
+    noisy = Returns(lambda x: victim(x + 0.05 * torch.randn_like(x)))
+    attack, path = PGD(within=Linf("12/255"), steps=2), tmp_path / "journal"
+    attacked(noisy, few, attack, path)
+    known = path.read_bytes()
+    attacked(noisy, few, attack, path)
+    assert path.read_bytes() == known  # nothing was attacked again
+
+
+def test_a_journal_written_before_models_were_named_is_refused(victim, few, tmp_path):
+    attack = PGD(within=Linf("12/255"), steps=2)
+    question = fingerprint([attack, 0, "fast", False])
+    (tmp_path / "journal").write_text(json.dumps({"question": question}) + "\n")
+    with pytest.raises(InputError, match="delete it, or name another"):
+        attacked(victim, few, attack, tmp_path / "journal")
 
 
 # ------------------------------------------------------------------------------------------------- commands that are killed

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -104,6 +105,43 @@ def test_two_ranks_attack_and_measure_as_one_process_does(copies, cli):
         assert ours["environment"]["processes"] == 2
         for name in ("layers", "rows"):
             assert ours[name] == theirs[name], kind
+
+
+def numbers_of(value, at=""):
+    """Every number of a result by its place, without what differs between two runs of one command: clocks and passes."""
+    if isinstance(value, dict):
+        parts = [(key, one) for key, one in value.items() if not ABOUT_THE_RUN.search(key)]
+    elif isinstance(value, list):
+        parts = [(str(place), one) for place, one in enumerate(value)]
+    else:
+        return {at: value} if isinstance(value, int | float) else {}
+    return {place: number for key, one in parts for place, number in numbers_of(one, f"{at}/{key}").items()}
+
+
+ABOUT_THE_RUN = re.compile("seconds|began|environment|forwards|backwards")
+DIGITS = ["--on", "digits", "--tasks", "probe,few-shot", "--images", "60", "--train-images", "60"]
+FOG = ["--on", "corrupted", "--corruptions", "fog", "--severities", "1,3", "--images", "60"]
+SHARED = {  # command, flags, numbers at least
+    "eval of features": ("eval", DIGITS, 10),
+    "eval under corruptions": ("eval", FOG, 10),
+    "audit": ("audit", ["--quick", "--images", "32"], 500),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", SHARED)
+def test_two_ranks_evaluate_and_audit_as_one_process_does(name, copies, cli, tmp_path, monkeypatch):
+    """But for the last bits: with fewer than 128 images each, ranks measure in smaller batches (docs/scale.md)."""
+    command, flags, least = SHARED[name]
+    results = []
+    for folder, started in zip(copies, (lambda *words: json.loads(cli(*words)[1]), run)):
+        monkeypatch.setenv("ANTIPHASE_CACHE", str(tmp_path / f"{folder.name}-cache"))  # of features: none is shared
+        out = ["--out", tmp_path / f"{folder.name}-out"] if command == "audit" else []
+        results.append(numbers_of(started(command, folder, *flags, *out, "--json")))
+    alone, shared = results
+    assert len(alone) >= least
+    assert shared == pytest.approx(alone, rel=1e-4, abs=1e-6, nan_ok=True)
 
 
 def _rank(process: Path) -> str | None:

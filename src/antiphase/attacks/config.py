@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from antiphase.attacks.threat_model import Patch, ThreatModel, Unbounded
-from antiphase.config import InputError, check_fields
+from antiphase.config import InputError, check_fields, check_value
 
 Label = Literal["true", "predicted"]  # the class an untargeted attack drives away from
 STORED_AS_RUNS = {"stored": "runs"}  # the name of `restarts` in files and keys, from before it was renamed
@@ -80,6 +80,7 @@ class PGD(Attack):
 
 def fgsm(within: ThreatModel, **options: Any) -> PGD:
     """The fast gradient sign method: one full step from the image itself."""
+    check_value("within", within, ThreatModel)
     return PGD(within=within, steps=1, step_size=within.eps, random_start=False, **options)
 
 

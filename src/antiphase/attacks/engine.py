@@ -24,11 +24,12 @@ from antiphase.attacks.autoattack import StagedAttack
 from antiphase.attacks.changed_pixels import ChangedPixels
 from antiphase.attacks.compiled import Compile, forwards_at_most, should_compile
 from antiphase.attacks.config import PGD, Attack, Label, MinimalL2, MinimumNorm, Square
-from antiphase.attacks.journal import Journal
+from antiphase.attacks.journal import Journal, digest_of_weights
 from antiphase.attacks.minimum_norm import smallest_of_all
 from antiphase.attacks.question import Protocol, SweepProtocol, neighbours, sweep_order
 from antiphase.attacks.red_flags import (
     FEW,
+    RANDOMISED,
     check_alike,
     check_inputs,
     check_logits,
@@ -125,7 +126,8 @@ def run(
     example's first success; `paper` takes every restart to its own end, as a mean over restarts needs. `eight_bit` returns
     pixels on the grid of 255ths. `attack` may be any callable (model, x, y) -> x_adv; it is judged by the same rules, inside
     `within` if that is given. With a `journal`, examples are written there as they end, and those that it knows already are
-    not attacked again: a process that was killed goes on. It is for one model, one attack and ids that differ. `compile`
+    not attacked again: a process that was killed goes on. It is for one model, one attack and ids that differ; the journal of
+    another model, attack or of other images is refused. `compile`
     is how, not what: `auto` uses torch.compile where the forwards that may be needed repay it (attacks/compiled.py).
     `clean_predictions` are those of an earlier result on the same images (`result.clean`): they are not computed again.
     """
@@ -134,6 +136,10 @@ def run(
     if journal is not None and not isinstance(attack, Attack):
         raise InputError(
             "a journal is kept of our own attacks only: nothing is known of an example inside somebody else's attack"
+        )
+    if within is not None and isinstance(attack, Attack):
+        raise InputError(
+            f"within={within} is for an attack of your own: {attack.name} says by itself what it is within"
         )
     if eight_bit and isinstance(attack, MinimumNorm):
         raise InputError(
@@ -168,7 +174,10 @@ def run(
         if not isinstance(attack, Attack):
             _run_function(examples, attack, threat_model)
         elif attack.within.eps > 0:
-            kept = None if journal is None else Journal(journal, fingerprint([attack, seed, protocol, eight_bit]))
+            kept = None
+            if journal is not None:
+                question = [attack, seed, protocol, eight_bit, digest_of_weights(classifier)]
+                kept = Journal(journal, fingerprint(question))
             if attack.stages != (attack,):
                 return StagedAttack(examples, attack, compile, kept).run()
             compiling = should_compile(compile, classifier, x[:1].to(device), forwards_at_most(attack, len(x)))
@@ -188,10 +197,9 @@ def _run_function(examples: Examples, attack: AttackFunction, threat_model: Thre
     outside = 0
     for rows in examples.batches(torch.arange(len(examples.x))):
         x = examples.x[rows]
+        own = x.to(examples.device, copy=True), examples.y[rows].to(examples.device)  # which it may change in place
         with torch.enable_grad():
-            adv = (
-                attack(examples.classifier, x.to(examples.device), examples.y[rows].to(examples.device)).detach().cpu()
-            )
+            adv = _returned(attack(examples.classifier, *own), x)
         allowed = ((adv >= 0) & (adv <= 1)).flatten(1).all(dim=1)  # NaN fails both
         if threat_model is not None:
             allowed &= threat_model.size(adv.double() - x.double()) <= float(threat_model.eps) + 10 * SLACK
@@ -206,6 +214,20 @@ def _run_function(examples: Examples, attack: AttackFunction, threat_model: Thre
         examples.flags.append(f"{outside} of {n} returned images lie outside the allowed set and count as failed")
 
 
+def _returned(adversarial: Any, x: Tensor) -> Tensor:
+    """What somebody else's attack returned for images x, as they are kept."""
+    if not isinstance(adversarial, Tensor):
+        raise InputError(
+            f"the attack returned a {type(adversarial).__name__}: let it return its adversarial images alone, as a tensor"
+        )
+    if adversarial.shape != x.shape or not adversarial.is_floating_point():
+        raise InputError(
+            f"the attack returned shape {tuple(adversarial.shape)} and type {adversarial.dtype} for images of shape "
+            f"{tuple(x.shape)}: let it return floats in [0,1] of the same shape"
+        )
+    return adversarial.detach().cpu().to(x.dtype)
+
+
 def sweep(
     classifier: nn.Module,
     x: Tensor,
@@ -218,6 +240,7 @@ def sweep(
 ) -> list[AttackResult]:
     """One result per budget, smallest first. Under `fast` an example that a smaller budget fooled is not attacked again:
     the sets contain each other. Under `bisect` one that stood at a larger budget is not attacked at smaller ones either."""
+    check_nested(attacks)
     ids = np.arange(len(x)) if ids is None else ids
     attacks = by_budget(attacks)
     settings = {"protocol": "paper" if protocol == "paper" else "fast", **kwargs}
@@ -256,6 +279,26 @@ def _before_any(result: AttackResult) -> AttackResult:
         backwards=spent,
         broken_by=None if result.broken_by is None else torch.full_like(result.broken_by, -1),
     )
+
+
+def check_nested(attacks: Sequence[Attack]) -> None:
+    """Refuse attacks that are not one attack at several budgets: what fools within one set has to count within the next."""
+    for attack in attacks:
+        if isinstance(attack, MinimumNorm):
+            raise InputError(
+                f"{attack.name} has no budget to sweep over: call attack(classifier, images, attack) for it"
+            )
+        if _without_budget(attack) != _without_budget(attacks[0]):
+            raise InputError(
+                f"a sweep is one attack at several budgets, and {attack.name} {attack.within} differs from {attacks[0].name} "
+                f"{attacks[0].within} in more than eps: call attack for each"
+            )
+
+
+def _without_budget(attack: Attack) -> Attack:
+    """The attack at a budget of 0, with the step that goes with it (FGSM's is its budget)."""
+    bare: Any = replace(attack, within=replace(attack.within, eps=0))  # type: ignore[type-var]
+    return replace(bare, step_size=None) if isinstance(bare, PGD) else bare
 
 
 def by_budget(attacks: Sequence[Attack]) -> list[Attack]:
@@ -378,6 +421,14 @@ class Examples:
         flags = tuple(model_flags(answers[0][0], again[0]))
         logits, predictions = zip(*answers, *(self.query(self.x[rows], rows) for rows in rest))
         return CleanPredictions(torch.cat(logits), torch.cat(predictions), flags)
+
+    def clean_logits_of(self, row: int) -> list[float] | None:
+        """The two largest of an example; None of a randomised model, whose logits differ every time."""
+        if self.eot_samples > 1 or RANDOMISED in self.clean.flags:
+            return None
+        logits = self.clean.logits[row]
+        largest: list[float] = logits.topk(min(2, len(logits))).values.tolist()
+        return largest
 
     def loss_label(self, label: Label, target: str | int | None = None) -> Tensor:
         """(n,): the class whose loss is driven, up for an untargeted attack, down for a targeted one."""

@@ -28,7 +28,7 @@ def check_inputs(classifier: nn.Module, x: Tensor, y: Tensor, within: ThreatMode
     for name, value in (("images", x), ("labels", y)):
         if not isinstance(value, Tensor):
             raise InputError(f"{name} are a {type(value).__name__}: expected a tensor or a NumPy array")
-    if x.ndim != 4 or not len(x):
+    if x.ndim != 4 or not x.numel():
         raise InputError(f"images have shape {tuple(x.shape)}: expected (n, channels, height, width) with n at least 1")
     if not x.is_floating_point():
         raise InputError(f"images are {x.dtype}: expected floats in [0,1] (divide bytes by 255)")
@@ -87,6 +87,13 @@ def check_model(classifier: nn.Module, x: Tensor, *, gradients: bool) -> Tensor:
     if gradients:
         _check_gradient(classifier, x)
     return logits
+
+
+def check_batches(classifier: nn.Module, x: Tensor) -> None:
+    """`check_model` of a model that is only looked at, and in a batch of all of x: one that answers for an image by its batch."""
+    logits = check_model(classifier, x, gradients=False)
+    if len(x) > FEW and torch.equal(call(classifier, x[:FEW].clone()), logits):  # else its answers are random
+        check_alike(logits, call(classifier, x.clone()))
 
 
 BESIDE = (
@@ -162,8 +169,11 @@ def _check_gradient(classifier: nn.Module, x: Tensor) -> None:
 
 def check_logits(logits: Tensor, n: int, y: Tensor) -> None:
     """Refuse logits that are not one row of class scores per image or are NaN, and labels that are none of the classes."""
-    if logits.ndim != 2 or len(logits) != n:
+    if logits.ndim != 2 or len(logits) != n or not logits.shape[1]:
         raise InputError(f"the model returned shape {tuple(logits.shape)} for {n} images: expected ({n}, classes)")
+    if logits.is_meta or not logits.is_floating_point():
+        kind = "logits without values (its weights are on the meta device)" if logits.is_meta else f"{logits.dtype}"
+        raise InputError(f"the model returned {kind}: expected floats, a score for each class")
     if nan := int(logits.isnan().any(dim=1).sum()):
         raise InputError(
             f"the model returned NaN for {nan} of {n} clean images: nothing can be said of its predictions"
@@ -176,11 +186,14 @@ def check_logits(logits: Tensor, n: int, y: Tensor) -> None:
 # ------------------------------------------------------------------------------------------------- red flags
 
 
+RANDOMISED = "the model answers differently when asked twice: use an attack for randomised models"
+
+
 def model_flags(logits: Tensor, again: Tensor) -> list[str]:
     """Signs, from two forwards on the same clean images, that the model is not what a gradient attack takes it for."""
     flags = []
     if not torch.equal(again, logits):
-        flags.append("the model answers differently when asked twice: use an attack for randomised models")
+        flags.append(RANDOMISED)
     rows = logits.sum(dim=1)
     if logits.min() >= 0 and torch.allclose(rows, torch.ones_like(rows), atol=1e-4):
         flags.append("the model returns probabilities, not logits: gradients vanish where it is confident")

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from antiphase.attacks.compiled import compiled
 from antiphase.attacks.config import Attack
-from antiphase.attacks.journal import Journal, JournalEntry, pack, unpack
+from antiphase.attacks.journal import Journal, JournalEntry, digest_of_image, pack, unpack
 from antiphase.attacks.quantize import to_eight_bits
 from antiphase.attacks.red_flags import RedFlagCounts
 from antiphase.attacks.threat_model import SLACK
@@ -274,7 +274,11 @@ class Scheduler:
         changed = examples.changed_in_restart[:, row].int().tolist()
         costs = int(examples.forwards[row]), int(examples.backwards[row])
         pixels = pack(examples.adversarial.changed[row]) if any(changed) else None
-        return JournalEntry(int(examples.ids[row]), changed, *costs, self.counts.of(row), pixels)
+        return JournalEntry(int(examples.ids[row]), changed, *costs, self.counts.of(row), pixels, *self._about(row))
+
+    def _about(self, row: int) -> tuple[str, list[float] | None]:
+        """What says in a journal which image an entry is about, and what the model answers on it."""
+        return digest_of_image(self.examples.x[row], self.examples.y[row]), self.examples.clean_logits_of(row)
 
     def _read_journal(self) -> None:
         """Examples in the journal have ended, with all that is known about them."""
@@ -282,6 +286,8 @@ class Scheduler:
         entries = [] if self.journal is None else [e for e in self.journal.read() if e.id in rows]
         for entry in entries:
             row = rows[entry.id]
+            if self.journal is not None and not entry.is_of(*self._about(row)):
+                raise self.journal.another()
             examples.changed_in_restart[:, row] = torch.tensor(entry.changed, dtype=torch.bool)
             examples.forwards[row], examples.backwards[row], self.left[row] = entry.forwards, entry.backwards, 0
             self.counts.restore(row, entry.tally)

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from antiphase.config import InputError
+from antiphase.config import InputError, checked_arguments
 from antiphase.console import say_once
 
 if TYPE_CHECKING:
@@ -101,8 +101,9 @@ def check_name(name: str) -> None:
     raise InputError(f"there is no data set or folder {name!r}: {hint}")
 
 
+@checked_arguments()
 def load(
-    name: str,
+    name: str | Path,
     split: str,
     *,
     root: str | Path | None = None,
@@ -114,6 +115,7 @@ def load(
     Files are looked for below `root`, else below $ANTIPHASE_DATA. `image_size` resizes photographs; digits keep
     their own. A folder of small squares of one size keeps it too; any other is brought to 64 x 64.
     """
+    name = str(name)
     check_name(name)
     entry = entry_of(name)
     if split not in entry.splits:

@@ -25,7 +25,7 @@ from scipy import ndimage
 from torch import Tensor
 
 from antiphase import runtime
-from antiphase.config import InputError
+from antiphase.config import InputError, checked_arguments
 from antiphase.data.corruption_table import CORRUPTIONS, check_corruption, check_severity
 from antiphase.data.imageset import ImageSet, PixelSource
 
@@ -313,6 +313,7 @@ class Corrupted:
         return torch.from_numpy(np.stack(each)).permute(0, 3, 1, 2).to(clean)
 
 
+@checked_arguments(seed=0)
 def corrupted(images: ImageSet, name: str, severity: int, seed: int = 0) -> ImageSet:
     """The same images by id and label, under one corruption."""
     check_corruption(name)

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphase.config import InputError
+from antiphase.config import LARGEST_INTEGER, InputError, checked_arguments, shown
 from antiphase.tables import Shown, Table, size_text
 
 LISTED = 12  # classes in the table of a set, at most
@@ -132,7 +132,9 @@ class ImageSet(Shown):
     def of_tensors(cls, pixels: Any, labels: Any = None, class_names: Sequence[str] = ()) -> ImageSet:
         """Images in memory, tensors or NumPy arrays: pixels (n, C, H, W) in [0,1] and labels (n,), all 0 where none are given."""
         pixels = _checked_pixels(pixels)
-        if pixels.ndim != 4 or not len(pixels):
+        if isinstance(class_names, str) or not all(isinstance(name, str) for name in class_names):
+            raise InputError(f"class_names={shown(class_names)} must be a list with the name of each class")
+        if pixels.ndim != 4 or not pixels.numel():
             raise InputError(f"images are a tensor (n, C, H, W) with n >= 1, got shape {tuple(pixels.shape)}")
         n = len(pixels)
         classes = np.zeros(n, np.int64) if labels is None else as_labels(labels).cpu().numpy()
@@ -199,6 +201,7 @@ class ImageSet(Shown):
         digest.update(self.labels.tobytes())
         return digest.hexdigest()[:16]
 
+    @checked_arguments(seed=0)
     def subset(self, n: int | None, seed: int = 0) -> ImageSet:
         """n images, spread as evenly over the classes as possible; a larger subset of the same seed contains a smaller one."""
         if n is None or n == len(self):
@@ -213,12 +216,14 @@ class ImageSet(Shown):
         chosen = np.sort(order[np.lexsort((turn, place))[:n]])  # first of every class, then second of every class, ...
         return self.take(chosen)
 
+    @checked_arguments(n=0, seed=0)
     def at_most(self, n: int | None, seed: int = 0) -> ImageSet:
         """A subset of n images, or all where there are no more."""
         return self.subset(min(n or len(self), len(self)), seed)
 
     def take(self, rows: NDArray[np.int64]) -> ImageSet:
         """The images at these positions, in this order."""
+        rows = self._places(rows)
         categories = None if self.categories is None else tuple(self.categories[i] for i in rows)
         boxes = None if self.boxes is None else tuple(self.boxes[i] for i in rows)
         return replace(self, labels=self.labels[rows], ids=self.ids[rows], categories=categories, boxes=boxes)
@@ -230,9 +235,20 @@ class ImageSet(Shown):
 
     def batch(self, rows: NDArray[np.int64]) -> Batch:
         """The images at these positions of this (sub)set."""
+        rows = self._places(rows)
         ids = self.ids[rows]
         return Batch(self.source.read(ids), torch.from_numpy(self.labels[rows]), ids)
 
+    def _places(self, rows: Any) -> NDArray[np.int64]:
+        """Positions that there are, counted from 0: one below 0 would be another image than the one that was meant."""
+        places = np.asarray(rows)
+        if places.ndim != 1 or (len(places) and places.dtype.kind not in "iu"):
+            raise InputError(f"positions of images are whole numbers in a list, not {shown(rows)}")
+        if len(wrong := places[(places < 0) | (places >= len(self))]):
+            raise InputError(f"there is no image at {wrong[0]}: positions here are 0 to {len(self) - 1}")
+        return places.astype(np.int64)
+
+    @checked_arguments(size=1)
     def batches(self, size: int) -> Iterator[Batch]:
         for start in range(0, len(self), size):
             yield self.batch(np.arange(start, min(start + size, len(self))))
@@ -243,9 +259,9 @@ class ImageSet(Shown):
         return self.batch(np.arange(len(self)))
 
 
-Images = (
-    ImageSet | Tensor | tuple[Tensor, Tensor]
-)  # what every function about images takes; a tuple is (pixels, labels)
+Images = (  # what every function about images takes; a tuple is (pixels, labels)
+    ImageSet | Tensor | NDArray[Any] | tuple[Any, Any]
+)
 
 
 def as_images(images: Images, class_names: Sequence[str] = ()) -> ImageSet:
@@ -274,17 +290,28 @@ def _checked_pixels(pixels: Any) -> Tensor:
 def as_pixels(images: Any) -> Tensor:
     """A tensor as it is; a NumPy array as one, in float32 if it is float64."""
     if isinstance(images, np.ndarray) and images.dtype.kind in "fiu":
+        wide = images.dtype.kind == "f" and images.dtype.itemsize > 4
+        images = np.asarray(images, dtype=np.float32 if wide else images.dtype.newbyteorder("="))
         images = torch.from_numpy(np.ascontiguousarray(images))
-        images = images.float() if images.dtype == torch.float64 else images
     if not isinstance(images, Tensor):
         what = f"{type(images).__name__}" + (f" of {images.dtype}" if isinstance(images, np.ndarray) else "")
         raise InputError(f"images are an ImageSet, a tensor or (pixels, labels), not {what}")
-    return images.detach()
+    return _with_values(images.detach(), "images")
+
+
+def _with_values(tensor: Tensor, what: str) -> Tensor:
+    """Refuse a tensor that is no plain table of numbers."""
+    if tensor.is_meta or tensor.layout != torch.strided:
+        kind = "without values (on the meta device)" if tensor.is_meta else f"{tensor.layout}"
+        raise InputError(f"{what} are a tensor that is {kind}: give a dense one, with a number in every place")
+    return tensor
 
 
 def as_labels(labels: Any) -> Tensor:
     """Whole numbers, one per image: a tensor, a NumPy array or a list -> int64"""
     if isinstance(labels, list) and labels and all(isinstance(y, int) and not isinstance(y, bool) for y in labels):
+        if any(abs(y) > LARGEST_INTEGER for y in labels):
+            raise InputError(f"labels are classes, counted from 0, not {shown(max(labels, key=abs))}")
         return torch.tensor(labels)
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":
         return torch.from_numpy(labels.astype(np.int64))
@@ -294,8 +321,7 @@ def as_labels(labels: Any) -> Tensor:
     if not whole:
         what = f"{type(labels).__name__}" + (f" of {labels.dtype}" if isinstance(labels, Tensor | np.ndarray) else "")
         raise InputError(f"labels are whole numbers, one per image, not a {what}")
-    whole_numbers: Tensor = labels.long()
-    return whole_numbers
+    return _with_values(labels, "labels").long()
 
 
 def checked_labels(labels: NDArray[np.int64], classes: int, where: str) -> NDArray[np.int64]:

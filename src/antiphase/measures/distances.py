@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphase.attacks.engine import AttackResult
+from antiphase.config import check_value
 from antiphase.measures.stats import Array, largest_finite, mean_interval, quantile_interval
 from antiphase.rates import rate
 
@@ -17,6 +18,7 @@ POINTS = 50  # of the curve, beside zero
 
 def distances(result: AttackResult) -> dict[str, Any]:
     """What `distances_of` says of an attack's result."""
+    check_value("result", result, AttackResult)
     nearest = np.where(result.success.numpy(), result.distance.numpy(), np.nan)
     return distances_of(nearest, result.correct.numpy())
 

@@ -193,6 +193,8 @@ def l_sample(
     images = as_images(images)
     if draws < 1:
         raise InputError(f"draws={draws} must be at least 1")
+    if not 0 < eps < float("inf"):  # NaN fails both comparisons
+        raise InputError(f"eps={eps} must be a finite number above 0")
     if spectral and level != "maps":
         raise InputError(f"the spectral norm per head is of maps: level={level} has none")
     parts: dict[str, list[tuple[Tensor, ...]]] = {}
@@ -213,6 +215,8 @@ def l_sample(
             for layer, values in by_draw.items():
                 heads[layer] = clean[layer].shape[1] if level == "maps" else 1
                 stacked = tuple(torch.stack(column, dim=1).double().cpu() for column in zip(*values))
+                if not all(column.isfinite().all() for column in stacked):
+                    raise InputError(f"eps={eps:g} is lost when {layer} or its pixels are rounded: take a larger one")
                 parts.setdefault(layer, []).append((_norm_of(clean[layer], layer).double().cpu(), *stacked))
     joined = {layer: [torch.cat(column).numpy() for column in zip(*part)] for layer, part in parts.items()}
     return SampledLayers(

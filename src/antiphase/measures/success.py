@@ -11,6 +11,7 @@ from torch import nn
 
 from antiphase.attacks.engine import AttackResult
 from antiphase.attacks.red_flags import check_logits
+from antiphase.config import check_value
 from antiphase.data.imageset import Images, ImageSet, as_images
 from antiphase.models.fast_path import fast_path
 from antiphase.rates import rate
@@ -27,6 +28,7 @@ DENOMINATORS = {
 
 def success_rates(result: AttackResult) -> dict[str, Any]:
     """The rates of `DENOMINATORS`, each with hits, n and interval."""
+    check_value("result", result, AttackResult)
     return rates_of(result.correct.numpy(), result.changed_in_restart.numpy())
 
 

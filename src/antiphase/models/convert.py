@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from antiphase import files, runtime
-from antiphase.config import InputError, to_plain
+from antiphase.config import InputError, checked_arguments, to_plain
 from antiphase.models.checkpoint_formats import read_clip
 from antiphase.models.config import Differential
 from antiphase.models.hub import is_offline
@@ -17,16 +17,17 @@ HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")  # owner/name
 HUB_FILE = "checkpoint_best.pt"  # what the DiffCLIP authors call it
 
 
+@checked_arguments(heads=1, text_heads=1)
 def convert(
-    source: str,
-    out: Path,
+    source: str | Path,
+    out: Path | str,
     *,
     heads: int | None = None,
     text_heads: int | None = None,
     lambda_init: Differential | None = None,
 ) -> Run:
     """Write the checkpoint as a run into `out`. Doing so again changes nothing; a folder that holds anything else is refused."""
-    path = local_file(source)
+    path, out = local_file(str(source)), Path(out)
     config, tensors = read_clip(path, heads=heads, text_heads=text_heads, differential=lambda_init or Differential())
     differential = config.vision.is_differential or config.text.is_differential
     if lambda_init is not None and not differential:

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from antiphase import console, files, processes, runtime
-from antiphase.config import InputError, fingerprint, from_plain, to_plain
+from antiphase.config import InputError, check_value, fingerprint, from_plain, to_plain
 from antiphase.data.imageset import ImageSet
 from antiphase.files import Damaged
 from antiphase.models.clip import CLIP
@@ -123,6 +123,8 @@ class Run(Shown):
     prompts: str | None = None  # how a CLIP words the classes: a named set or a file (models/prompts.py); None: its own
 
     def __post_init__(self) -> None:
+        check_value("folder", self.folder, Path | str)
+        check_value("prompts", self.prompts, str | None)
         object.__setattr__(self, "folder", Path(self.folder))
 
     @property

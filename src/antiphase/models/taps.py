@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from antiphase.config import InputError
+from antiphase.config import InputError, checked_arguments
 from antiphase.models.adapters import adapter_of, read
 from antiphase.models.attention import Branches, branches
 from antiphase.models.fast_path import read_at_class_token
@@ -29,6 +29,7 @@ def attention_layers(model: nn.Module) -> dict[str, nn.Module]:
     return layers
 
 
+@checked_arguments()
 @contextmanager
 def taps(model: nn.Module) -> Iterator[Record]:
     """Inside, every forward fills the mapping: layer name -> Branches of that call. The output of the model is untouched.

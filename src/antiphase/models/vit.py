@@ -7,7 +7,7 @@ from functools import partial
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from antiphase.config import InputError, fits, shown
+from antiphase.config import InputError, check_value, fits, shown
 from antiphase.models.attention import differential_twin
 from antiphase.models.classifier import Normalized
 from antiphase.models.config import Softmax, Tower, ViTConfig, check_normalisation
@@ -23,6 +23,8 @@ def build(config: ViTConfig, *, shape: tuple[int, int, int], classes: int, seed:
     A differential model is its softmax twin with the attention of some layers replaced: with init="matched" the two
     share every weight they have in common. init="official" then re-initialises each differential block as DiffCLIP does.
     """
+    check_value("config", config, ViTConfig)
+    check_value("seed", seed, int, 0)
     if not fits(tuple(shape), tuple[int, int, int]) or min(shape) < 1:
         raise InputError(f"shape={shown(shape)} must be (channels, height, width) of the images")
     if not fits(classes, int) or classes < 1:
