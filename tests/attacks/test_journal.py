@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from antiphase.attacks import APGD, FAB, L2, PGD, AutoAttack, Linf, Square
 from antiphase.attacks.journal import unpack
 from antiphase.config import InputError, fingerprint
+from antiphase.files import seal
 from antiphase.models.run import Run
 from tests.attacks.harness import Counted, Returns, Stairs, assert_same, interrupted, looked_at, run
 from tests.attacks.shortened import TO_BE_KILLED, shortened
@@ -139,12 +140,15 @@ def test_a_randomised_model_goes_on_from_its_journal(victim, few, tmp_path):
     assert path.read_bytes() == known  # nothing was attacked again
 
 
-def test_a_journal_written_before_models_were_named_is_refused(victim, few, tmp_path):
-    attack = PGD(within=Linf("12/255"), steps=2)
-    question = fingerprint([attack, 0, "fast", False])
-    (tmp_path / "journal").write_text(json.dumps({"question": question}) + "\n")
-    with pytest.raises(InputError, match="delete it, or name another"):
-        attacked(victim, few, attack, tmp_path / "journal")
+def test_a_journal_of_an_earlier_version_which_named_no_model_is_begun_anew(victim, few, tmp_path, capsys):
+    attack, path = PGD(within=Linf("12/255"), steps=2), tmp_path / "journal"
+    expected = attacked(victim, few, attack, tmp_path / "fresh")
+    entry = {"id": int(few.ids[0]), "changed": [0], "forwards": 1, "backwards": 1, "tally": [0], "pixels": None}
+    lines = [{"question": fingerprint([attack, 0, "fast", False])}, entry]
+    path.write_text("".join(json.dumps(seal(line)) + "\n" for line in lines))
+    assert_same(attacked(victim, few, attack, path), expected)
+    assert "of an earlier version: the attack begins anew" in capsys.readouterr().err
+    assert path.read_bytes() == (tmp_path / "fresh").read_bytes()
 
 
 # ------------------------------------------------------------------------------------------------- commands that are killed

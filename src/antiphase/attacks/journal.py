@@ -6,7 +6,8 @@ torn; it is cut off, and its example attacked again. Every line has its digest: 
 A journal is of one attack on one model: the first line has the digest of the attack and of the model's weights. Each example
 has the digest of its pixels and label, so that a journal serves any choice of these images and no others. What is in a model
 beside its weights (a function, an intervention) shows in its two largest clean logits, which are compared with a tolerance:
-another batch size or number of threads rounds their last bits otherwise.
+another batch size or number of threads rounds their last bits otherwise. A journal in the format of an earlier version cannot be
+checked like this: it is begun anew.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,11 +27,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from antiphase import files
+from antiphase import console, files
 from antiphase.attacks.red_flags import DRIFT
 from antiphase.config import InputError
 from antiphase.files import room, seal, unseal
 
+FORMAT = 2  # 1 did not say which model and images it was about
 _BEGINNING = b'{"question": '
 
 
@@ -79,11 +82,15 @@ class Journal:
         values, whole = _whole_lines(content)
         if content and not values and not _BEGINNING.startswith(content[: len(_BEGINNING)]):
             raise InputError(f"{self.path} is no journal of an attack, and would be overwritten: name another file")
-        if values and values[0] != {"question": self.question}:
+        header = {"question": self.question, "format": FORMAT}
+        if values and _is_of_the_first_format(values[0]):
+            console.say(f"{self.path} is of an earlier version: the attack begins anew")
+            values, whole = [], 0
+        if values and values[0] != header:
             raise self.another()
         os.truncate(self.path, whole)
         if not values:
-            self._append([{"question": self.question}])
+            self._append([header])
         with files.of_another_shape(self.path):
             return [JournalEntry(**value) for value in values[1:]]
 
@@ -100,6 +107,12 @@ class Journal:
         text = "".join(json.dumps(seal(value)) + "\n" for value in values)
         with room(self.path), self.path.open("ab") as file:
             file.write(text.encode())
+
+
+def _is_of_the_first_format(header: Any) -> bool:
+    """The first line of a journal that did not say which model it was about: a fingerprint, and the stage if any."""
+    own = isinstance(header, dict) and header.keys() == {"question"} and isinstance(header["question"], str)
+    return own and re.fullmatch(r"[0-9a-f]{8,64}( \d+)*", header["question"]) is not None
 
 
 def _whole_lines(content: bytes) -> tuple[list[Any], int]:
