@@ -21,7 +21,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
-LEDGERS = ("replication", "pair", "clip-pair")
+LEDGERS = ("replication", "paper-pair", "pair", "clip-pair")
 FINDINGS = tuple(f"results/replication/{name}.md" for name in ("FINDINGS", "BEYOND"))
 RESULTS = ("results/README.md", *(f"results/{name}/README.md" for name in LEDGERS))
 REPORTS = ROOT / "results" / "replication" / "report"  # pages of the ledger, one per scale: on the site as they are
