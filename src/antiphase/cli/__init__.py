@@ -75,4 +75,15 @@ def environ_for_threads() -> None:
 
 def entry() -> None:
     environ_for_threads()
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        _end_at_once(code)
+    sys.exit(code)
+
+
+def _end_at_once(code: int) -> None:
+    """The end of one of several processes, when all is written: without tearing down the interpreter, which a thread of torch's
+    process group that still wants it turns into an abort now and then (the status -6 of a rank whose work was done)."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
