@@ -15,7 +15,7 @@ minutes     what each study took whose cells are all there, beside its estimate:
 figure      a figure of the paper for README.md, its picture and data in docs/figures: `figure fig2 cpu`
 
 `--check` writes nothing and fails where a page says something else than the rows. Otherwise the rows are published too:
-rows.parquet beside the ledger, and for each scale the page of `antiphase report`, with every table and figure as files.
+rows.parquet beside the ledger, and for each scale that decides a claim the page of `antiphase report`, with every table and figure as files.
 """
 
 from __future__ import annotations
@@ -391,12 +391,15 @@ def drifted(source: Source) -> dict[Path, str]:
     return {page: text for page, text in new.items() if text != page.read_text(encoding="utf-8")}
 
 
-def publish(ledger: Ledger) -> Iterator[Path]:
-    """Every row in one table, and for each scale that has rows its page with the tables and figures: the files written."""
+def publish(source: Source) -> Iterator[Path]:
+    """Every row in one table, and for each scale at which a claim is decided its page with the tables and figures: the files
+    written."""
+    ledger = source.ledger
     rows = list(ledger.readable())
     yield write_rows(ledger.folder, rows)
     for scale in sorted({row["scale"] for row in rows}):
-        yield report(ledger.folder, scale=scale, out=ledger.folder / "report" / scale)
+        if any(verdict["verdict"] not in UNDECIDED for verdict in source.verdicts(scale)):
+            yield report(ledger.folder, scale=scale, out=ledger.folder / "report" / scale)
 
 
 def main() -> None:
@@ -411,7 +414,7 @@ def main() -> None:
         if not asked.check:
             draw(source, text, FIGURES)
             files.write_text(page, text)
-    for path in () if asked.check else publish(source.ledger):
+    for path in () if asked.check else publish(source):
         print(f"{path.relative_to(ROOT)}: written")
     raise SystemExit(int(asked.check and bool(changed)))
 
