@@ -15,7 +15,8 @@ minutes     what each study took whose cells are all there, beside its estimate:
 figure      a figure of the paper for README.md, its picture and data in docs/figures: `figure fig2 cpu`
 
 `--check` writes nothing and fails where a page says something else than the rows. Otherwise the rows are published too:
-rows.parquet beside the ledger, and for each scale that decides a claim the page of `antiphase report`, with every table and figure as files.
+rows.parquet beside the ledger, and for each scale that decides a claim the page of `antiphase report`, with every table and
+figure as files.
 """
 
 from __future__ import annotations
