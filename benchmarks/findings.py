@@ -22,6 +22,7 @@ figure as files.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -400,7 +401,8 @@ def publish(source: Source) -> Iterator[Path]:
     yield write_rows(ledger.folder, rows)
     for scale in sorted({row["scale"] for row in rows}):
         if any(verdict["verdict"] not in UNDECIDED for verdict in source.verdicts(scale)):
-            yield report(ledger.folder, scale=scale, out=ledger.folder / "report" / scale)
+            here = Path(os.path.relpath(ledger.folder))  # as the commands on the page name it: from the top of any clone
+            yield report(here, scale=scale, out=ledger.folder / "report" / scale)
 
 
 def main() -> None:
