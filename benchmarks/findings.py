@@ -401,7 +401,9 @@ def publish(source: Source) -> Iterator[Path]:
     yield write_rows(ledger.folder, rows)
     for scale in sorted({row["scale"] for row in rows}):
         if any(verdict["verdict"] not in UNDECIDED for verdict in source.verdicts(scale)):
-            here = Path(os.path.relpath(ledger.folder))  # as the commands on the page name it: from the top of any clone
+            here = Path(
+                os.path.relpath(ledger.folder)
+            )  # as the commands on the page name it: from the top of any clone
             yield report(here, scale=scale, out=ledger.folder / "report" / scale)
 
 

@@ -30,7 +30,9 @@ def test_what_is_published_has_every_row_and_the_numbers_of_the_tables(source):
     folder = LEDGER / "report" / "cpu"
     page = (folder / "index.html").read_text()
     assert all(f"{claim['claim']}<" in page for claim in source.verdicts("cpu"))
-    assert "--ledger results/replication<" in page  # commands for any clone, with no path of the machine that wrote them
+    assert (
+        "--ledger results/replication<" in page
+    )  # commands for any clone, with no path of the machine that wrote them
     assert "--ledger /" not in page
     tables = {study: folder / "data" / f"{study}.csv" for study in studies()}
     assert sum(path.exists() for path in tables.values()) >= 20

@@ -169,7 +169,15 @@ def _ranks_of(launcher: int) -> dict[str, int]:
 @pytest.mark.parametrize("victim", ["a rank", "torchrun"])
 def test_what_is_killed_midway_leaves_nobody_waiting_and_costs_the_answer_nothing(victim, copies, cli):
     one, two = copies
-    words = ["attack", str(two), *ATTACK, "--steps", "1000", "--images", "360"]  # seconds are left when the first images end
+    words = [
+        "attack",
+        str(two),
+        *ATTACK,
+        "--steps",
+        "1000",
+        "--images",
+        "360",
+    ]  # seconds are left when the first images end
     started = subprocess.Popen([*TORCHRUN, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not any(path.stat().st_size > 2000 for path in two.glob("attacks/*/part-1of2-*.journal*")):
