@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 
 from antiphase import console
+from antiphase.files import read_json, sha256, write_json
 from antiphase.models.config import Differential
 from antiphase.paper.catalog import to_run
 from antiphase.paper.cost import Prices, fit
@@ -131,6 +132,7 @@ def stage(ledger: Ledger) -> int:
             large = answer.suffix == ".json" and answer.stat().st_size > LARGE
             paths.append(compress(answer) if fresh and large else answer)
         elif folder.is_dir():
+            without_path_of_machine(folder)
             files = [path for place in (folder, *folder.glob("epoch-*")) for path in place.iterdir() if path.is_file()]
             shown = [path for path in files if not path.name.startswith(".")]
             paths += [path for path in shown if path.suffix != ".safetensors" or row["key"] in wanted]
@@ -138,6 +140,17 @@ def stage(ledger: Ledger) -> int:
         names = [str(path) for path in paths[start : start + 500]]
         _git(ledger, "add", "--force", "--", *names)
     return len(paths)
+
+
+def without_path_of_machine(folder: Path) -> None:
+    """A finished run that began with another one's weights names it as it lies beside it, on whatever machine."""
+    about = read_json(folder / "run.json")
+    start = about.get("training", {}).get("start_from")
+    if start is not None and Path(start).is_absolute():
+        about["training"]["start_from"] = f"../{Path(start).name}"
+        write_json(folder / "run.json", about)
+        checkpoint = read_json(folder / "checkpoint.json")
+        write_json(folder / "checkpoint.json", checkpoint | {"run": sha256(folder / "run.json")})
 
 
 def _git(ledger: Ledger, *words: str) -> str:

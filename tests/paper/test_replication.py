@@ -1,11 +1,14 @@
 """`make replication`: what it computes, in which order, and that rows can be asked again."""
 
 import gzip
+import shutil
 import subprocess
 from collections import Counter
 
-from benchmarks.replication import BLOCKS, LARGE, LEDGER, models, stage, verify
+from benchmarks.replication import BLOCKS, LARGE, LEDGER, models, stage, verify, without_path_of_machine
 
+from antiphase import files
+from antiphase.models.run import Run
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Ask, Train
 from antiphase.store import lies_at
@@ -25,6 +28,21 @@ def test_the_papers_own_setting_at_depth_1_is_25_models_of_cifar10_the_first_see
         assert (training.epochs, training.batch_size, training.lr, training.keep_epochs) == (100, 128, 5e-4, (15, 35))
     on_train = {cell.of.after for cell in cells if isinstance(cell, Ask) and cell.images.split == "train"}
     assert on_train == {15, 35, None}
+
+
+def test_no_committed_run_names_a_path_of_the_machine_that_trained_it(tmp_path):
+    begun = [Run(path.parent) for path in LEDGER.glob("runs/*/run.json") if '"../' in path.read_text()]
+    assert begun  # fine-tuned ones; Run reads the digests
+    assert all((run.folder / run.about["training"]["start_from"]).resolve().is_dir() for run in begun)
+    assert not [path for path in LEDGER.glob("runs/*/run.json") if '"start_from": "/' in path.read_text()]
+    folder = tmp_path / "run"
+    shutil.copytree(begun[0].folder, folder, ignore=shutil.ignore_patterns("attacks", "measures"))
+    about = files.read_json(folder / "run.json")
+    about["training"]["start_from"] = "/somewhere/else/abc"
+    files.write_json(folder / "run.json", about)
+    without_path_of_machine(folder)
+    assert Run(folder).about["training"]["start_from"] == "../abc"
+    assert files.read_json(folder / "checkpoint.json")["run"] == files.sha256(folder / "run.json")
 
 
 def test_the_cpu_scale_comes_first_and_without_surrogates():
