@@ -17,7 +17,7 @@ from benchmarks.bench_models import PAIR
 from benchmarks.timing import Line, Measured, interleaved, timed
 
 BUSY = "import torch; torch.set_num_threads(1); a = torch.randn(512, 512)\nwhile True: a @ a"
-# seconds of a training step on images of a side, with the threads that the command line would take
+# asked by a line, it trains for a second and says what a step took, with the threads that the command line would take
 STEPS = """
 import sys, time
 from antiphase.cli import environ_for_threads
@@ -40,12 +40,12 @@ learner = Learner(model.train(), TrainConfig(), CrossEntropy())
 for _ in range(3):
     learner.update(batch, lr=1e-3)
 print("ready", flush=True)
-sys.stdin.readline()  # those that run at once begin together
-began, steps = time.perf_counter(), 0
-while time.perf_counter() - began < 2:
-    learner.update(batch, lr=1e-3)
-    steps += 1
-print((time.perf_counter() - began) / steps)
+for _ in sys.stdin:
+    began, steps = time.perf_counter(), 0
+    while time.perf_counter() - began < 1:
+        learner.update(batch, lr=1e-3)
+        steps += 1
+    print((time.perf_counter() - began) / steps, flush=True)
 """
 
 
@@ -77,31 +77,39 @@ def threads(data: str, width: int, busy: int, n: int) -> Measured:
 def threads_of_several(data: str, width: int, processes: int, n: int) -> Measured:
     """The same of so many processes that run at once, all with the default, with one thread or with all: their mean step."""
     ratios = []
-    for _ in range(n):
-        default, one, every = (_step(data, width, count, processes) for count in (None, 1, os.cpu_count() or 1))
-        ratios.append(default / min(one, every))
+    with ExitStack() as stack:
+        teams = [_team(stack, data, width, count, processes) for count in (None, 1, os.cpu_count() or 1)]
+        for team in teams:
+            _step(team)  # to warm up
+        for i in range(n):
+            took = [_step(team) for team in teams[:: -1 if i % 2 else 1]]  # those that are not asked sleep
+            default, one, every = took[:: -1 if i % 2 else 1]
+            ratios.append(default / min(one, every))
     return Measured(ratios, {"cores": str(os.cpu_count())})
 
 
-def _step(data: str, width: int, count: int | None, processes: int = 1) -> float:
-    """Seconds of a step, the mean over processes that begin together once all are ready."""
+def _team(stack: ExitStack, data: str, width: int, count: int | None, processes: int) -> list[subprocess.Popen[str]]:
+    """Processes that are ready to train, each with so many threads, or with those that a command takes."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
     env = plain if count is None else plain | {"OMP_NUM_THREADS": str(count)}
     command = [sys.executable, "-c", STEPS, data, str(width)]
-    with ExitStack() as stack:
-        started = [
-            stack.enter_context(subprocess.Popen(command, env=env, stdin=PIPE, stdout=PIPE, text=True))
-            for _ in range(processes)
-        ]
-        for process in started:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n", "a training step failed"
-        for process in started:
-            assert process.stdin is not None
-            process.stdin.write("\n")
-            process.stdin.flush()
-        said = [process.communicate()[0] for process in started]
-    return sum(float(one.split()[-1]) for one in said) / processes
+    team = [
+        stack.enter_context(subprocess.Popen(command, env=env, stdin=PIPE, stdout=PIPE, text=True))
+        for _ in range(processes)
+    ]
+    for process in team:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n", "a training step failed"
+    return team
+
+
+def _step(team: list[subprocess.Popen[str]]) -> float:
+    """Seconds of a step, the mean over processes that begin together."""
+    for process in team:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    return sum(float(process.stdout.readline()) for process in team if process.stdout is not None) / len(team)
 
 
 @contextmanager

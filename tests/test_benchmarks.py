@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import ExitStack
 
 import pytest
 from benchmarks import __main__ as bench
@@ -65,9 +66,9 @@ WAITS = """
 import os, sys, time
 ready = time.time()
 print("ready", flush=True)
-sys.stdin.readline()
-open(os.path.join(sys.argv[1], str(os.getpid())), "w").write(f"{ready} {time.time()}")
-print(os.environ.get("OMP_NUM_THREADS", 8))
+for turn, _ in enumerate(sys.stdin):
+    open(os.path.join(sys.argv[1], f"{os.getpid()}-{turn}"), "w").write(f"{ready} {time.time()}")
+    print(os.environ.get("OMP_NUM_THREADS", 8), flush=True)
 """
 
 
@@ -75,9 +76,11 @@ print(os.environ.get("OMP_NUM_THREADS", 8))
 def test_processes_that_are_measured_together_begin_when_all_are_ready(count, threads, monkeypatch, tmp_path):
     monkeypatch.setenv("OMP_NUM_THREADS", "5")  # of the benchmark itself: none of theirs
     monkeypatch.setattr(start_lines, "STEPS", WAITS)
-    assert start_lines._step(str(tmp_path), 64, count, processes=2) == threads
+    with ExitStack() as stack:
+        team = start_lines._team(stack, str(tmp_path), 64, count, processes=2)
+        assert [start_lines._step(team) for _ in range(2)] == [threads, threads]
     times = [tuple(map(float, file.read_text().split())) for file in tmp_path.iterdir()]
-    assert len(times) == 2
+    assert len(times) == 4
     assert max(ready for ready, _ in times) <= min(began for _, began in times)
 
 

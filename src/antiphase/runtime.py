@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import ndtri
 from torch import Tensor, nn
 
 from antiphase.config import InputError
@@ -114,6 +113,8 @@ def uniform(key: tuple[int | str, ...], ids: NDArray[np.int64], shape: tuple[int
 
 def normal(key: tuple[int | str, ...], ids: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Standard normal, from the example's own stream."""
+    from scipy.special import ndtri  # a tenth of a second, which few commands need
+
     half_a_step = 2.0**-54  # keeps the argument inside (0,1)
     draws: NDArray[np.float64] = ndtri(uniform(key, ids, shape) + half_a_step)
     return draws
