@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.faults import child, full_disks
+from benchmarks.faults.scene import same
 
 ROOT = Path(__file__).parents[1]
 SECONDS = 150
@@ -78,3 +79,16 @@ def test_whatever_goes_wrong_nothing_is_lost_silent_or_ugly(tmp_path):
     outcomes = json.loads(ended.stdout.splitlines()[-1])
     assert len(outcomes) >= 20
     assert {name: told for name, told in outcomes.items() if told[0] != "fine"} == {}
+
+
+def test_results_are_the_same_but_for_rounding():
+    result = {"cells": [{"distance": 0.0941725, "n": 3, "name": "fmn"}], "none": None}
+    assert same(result, {"cells": [{"distance": 0.0941728, "n": 3, "name": "fmn"}], "none": None})
+    for other in (
+        {"cells": [{"distance": 0.0942, "n": 3, "name": "fmn"}], "none": None},
+        {"cells": [{"distance": 0.0941725, "n": 4, "name": "fmn"}], "none": None},
+        {"cells": [{"distance": 0.0941725, "n": 3, "name": "ddn"}], "none": None},
+        {"cells": [], "none": None},
+        {"cells": result["cells"]},
+    ):
+        assert not same(result, other)

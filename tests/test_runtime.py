@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from importlib import metadata
 
 import numpy as np
@@ -50,19 +51,49 @@ def test_without_a_terminal_progress_is_a_line_every_half_minute(capsys, monkeyp
     ]
 
 
-def test_tiny_images_are_worked_on_by_one_thread_and_a_number_that_was_asked_for_is_obeyed():
-    program = """
-import torch
-from antiphase.runtime import use_threads_that_pay
-torch.set_num_threads(2)
-for side in (32, 8):
-    use_threads_that_pay((1, side, side))
+THREADS = """
+import itertools, sys, torch
+from antiphase import runtime
+torch.set_num_threads(4)
+others = itertools.cycle(map(int, sys.argv[1].split(",")))
+runtime._others_at_work = lambda: next(others)
+for side in (32, 32, 8):
+    runtime.use_threads_that_pay((1, side, side))
     print(torch.get_num_threads())
+runtime.use_threads_of({"threads": 3})
+print(torch.get_num_threads())
+runtime.use_threads_of({"threads": 64})
+print(torch.get_num_threads())
 """
+
+
+@pytest.mark.parametrize(
+    ("asked", "others", "threads"),
+    [
+        ({}, "0", "4 4 1 3 3"),
+        ({}, "1", "3 3 1 3 3"),
+        ({}, "9", "1 1 1 3 3"),
+        ({}, "0,9,0,0,0", "4 4 1 3 3"),  # a moment's work of another
+        ({"OMP_NUM_THREADS": "4"}, "9", "4 4 4 4 4"),
+    ],
+)
+def test_a_command_takes_the_cores_that_others_leave_and_a_number_that_was_asked_for_is_obeyed(asked, others, threads):
+    """Images of 32 pixels twice and tiny ones, for which one thread is enough; then as many as a run was begun with."""
     plain = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    for asked, threads in (({}, ["2", "1"]), ({"OMP_NUM_THREADS": "2"}, ["2", "2"])):
-        done = subprocess.run([sys.executable, "-c", program], env=plain | asked, capture_output=True, text=True)
-        assert done.stdout.split() == threads, done.stderr
+    done = subprocess.run([sys.executable, "-c", THREADS, others], env=plain | asked, capture_output=True, text=True)
+    assert done.stdout.split() == threads.split(), done.stderr
+    assert ("other processes are at work here" in done.stderr) == (not asked and others in ("1", "9"))
+
+
+def test_a_process_that_works_beside_this_one_is_counted():
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        try:
+            deadline = time.monotonic() + 20
+            while not runtime._others_at_work() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert runtime._others_at_work() >= 1
+        finally:
+            busy.kill()
 
 
 @pytest.fixture

@@ -37,12 +37,15 @@ KINDS = (
     Kind("weights", "DiffViT/*.safetensors", ("train",)),
     Kind("checkpoint of an unfinished run", "DiffViT/checkpoint.json", ("train",), torn=45),
     Kind("optimizer of an unfinished run", "DiffViT/optimizer*.safetensors", ("train",), torn=45),
+    Kind("weights of a kept epoch", "ViT/epoch-1/*.safetensors", ("train-kept",), "attack-kept"),
     Kind("answer of an attack", "ViT/attacks/*.json", ("attack",)),
     Kind("part of an attack", "ViT/attacks/*/*.json", ("attack",), torn=16),
     Kind("journal of an attack", "ViT/attacks/*/*.journal*", ("attack",), torn=16),
     Kind("saved adversarial images", "ViT/attacks/*/*.safetensors", ("attack-saved",)),
     Kind("answer of a minimum-norm attack", "ViT/attacks/*.json", ("minimum-norm",)),
     Kind("answer of a measure", "DiffViT/measures/*.json", ("measure",)),
+    Kind("certificate", "*ViT/certificates/*.json", ("certify",)),
+    Kind("check of a theorem", "DiffViT/measures/*.json", ("theory",)),
     Kind("look", "*ViT/looks/*.json", ("look",)),
     Kind("comparison.json", "comparison/comparison.json", ("compare",), "report-of-comparison"),
     Kind("audit.json", "audit/audit.json", ("audit",)),
@@ -60,6 +63,7 @@ KINDS = (
 )
 MORE = {
     "status": "study status fig5 --ledger ledger --json",
+    "attack-kept": "attack ViT/epoch-1 --eps 8/255 --steps 2 --restarts 1 --images 32 --json",
     "report-of-comparison": "report comparison --out page --json",
     "other-zero-shot-attack": "attack clip --eps 16/255 --steps 3 --restarts 1 --images 32 --json",
     "eval-again": "eval clip --on digits --images 64 --seed 1 --json",

@@ -7,17 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.faults import child
-from benchmarks.faults.scene import COMMANDS, Command, Scene, debris, result_of
+from benchmarks.faults.scene import COMMANDS, Command, Scene, debris, result_of, same
 from benchmarks.faults.trial import Outcome, Trial, crashed
 
 KILLED = [
     "train",
+    "train-kept",
     "train-clip",
     "attack",
     "attack-saved",
     "minimum-norm",
     "measure",
     "certify",
+    "theory",
     "audit",
     "compare",
     "eval",
@@ -54,7 +56,7 @@ def _player(command: Command, number: int):
             return crashed(ended.crash or "", kills)
         if ended.code != 0:
             return Outcome("lost", f"after {kills} kills: {ended.err.strip()[-300:]}", kills)
-        if result_of(ended) != reference["result"]:
+        if not same(result_of(ended), reference["result"]):
             return Outcome("lost", f"another result after {kills} kills", kills)
         if left := debris(folder):
             return Outcome("debris", f"{left[0]} is left after {kills} kills", kills)

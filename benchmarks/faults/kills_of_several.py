@@ -27,6 +27,8 @@ LINES = {  # name -> command, what it needs
     "train under torchrun": ([*TORCHRUN, *COMMANDS["train"].argv], ()),
     "attack under torchrun": ([*TORCHRUN, *COMMANDS["attack"].argv], ("ViT",)),
     "measure under torchrun": ([*TORCHRUN, *COMMANDS["measure"].argv], ("DiffViT",)),
+    "eval under torchrun": ([*TORCHRUN, *COMMANDS["eval"].argv], ("clip",)),
+    "audit under torchrun": ([*TORCHRUN, *COMMANDS["audit"].argv], ("DiffViT", "ViT")),
 }
 TRIALS = 3  # of each
 

@@ -9,8 +9,9 @@ import hashlib
 import os
 import platform
 import subprocess
+import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import metadata
@@ -22,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from antiphase import console
 from antiphase.config import InputError
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -42,14 +44,55 @@ def pick_device(name: str = "auto") -> torch.device:
         raise InputError(f"device {name!r} is not available here; use --device cpu or auto") from None
 
 
+MOMENTS = 5  # at which it is counted who is at work: one alone may be anything
 SMALL_SIDE = 16  # images up to this side make steps that one thread does as fast as two
 
 
 def use_threads_that_pay(shape: tuple[int, ...]) -> None:
-    """For a command on images of this shape: one thread where they are tiny, torch's own number elsewhere. Sharing a step of
-    a few milliseconds costs more than it saves, and beside other jobs many times more. OMP_NUM_THREADS is obeyed."""
-    if max(shape[-2:]) <= SMALL_SIDE and "OMP_NUM_THREADS" not in os.environ:
+    """For a command on images of this shape: one thread where they are tiny, elsewhere torch's own number less those cores on
+    which others are at work when it begins. Threads that share a step of a few milliseconds wait for each other, beside other
+    jobs for many times as long. OMP_NUM_THREADS is obeyed."""
+    if "OMP_NUM_THREADS" in os.environ:
+        return
+    free = _free_cores()
+    if max(shape[-2:]) <= SMALL_SIDE:
         torch.set_num_threads(1)
+    elif free < torch.get_num_threads():
+        torch.set_num_threads(free)
+        console.say(
+            f"other processes are at work here: this one takes {free} of {_own_threads()} threads (OMP_NUM_THREADS)"
+        )
+
+
+def use_threads_of(environment: Mapping[str, Any]) -> None:
+    """Go on with as many threads as a run was begun with, for the bits of its weights; OMP_NUM_THREADS is obeyed."""
+    threads = environment.get("threads")
+    if "OMP_NUM_THREADS" not in os.environ and isinstance(threads, int) and 1 <= threads <= _own_threads():
+        torch.set_num_threads(threads)
+
+
+@cache
+def _own_threads() -> int:
+    """Torch's own number, before anything was changed."""
+    return torch.get_num_threads()
+
+
+@cache
+def _free_cores() -> int:
+    """Torch's own number of threads less those of others that are at work or in line for a core; at least 1."""
+    counts = []
+    for moment in range(MOMENTS):
+        time.sleep(0.01 if moment else 0)
+        counts.append(_others_at_work())
+    return max(1, _own_threads() - sorted(counts)[MOMENTS // 2])
+
+
+def _others_at_work() -> int:
+    """Threads on this machine that run or stand in line, but this one; 0 where the kernel does not say."""
+    try:
+        return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0]) - 1
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def environment() -> dict[str, Any]:

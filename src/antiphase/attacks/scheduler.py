@@ -126,7 +126,8 @@ class Scheduler:
     def run(self) -> None:
         """Attack until no example waits or is at work."""
         if self.waiting:
-            with fast_path(self.examples.classifier):
+            image = self.examples.x[:1].to(self.examples.device)
+            with fast_path(self.examples.classifier, image if self.algorithm.eot_samples == 1 else None):
                 slots, state = self._enter(self.width)
                 if self.compiling and len(slots.row) == self.width:
                     pixels = self.algorithm.pixels(state)

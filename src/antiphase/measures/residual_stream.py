@@ -29,6 +29,7 @@ from antiphase.measures.power_iteration import sigma_max
 from antiphase.measures.stats import Array, finite, geometric_interval, mean_interval, over, sign_of
 from antiphase.models.adapters import adapter_of
 from antiphase.models.attention import branches
+from antiphase.models.forwards import replaced
 from antiphase.models.taps import Record, attention_layers, blocks, explicit
 from antiphase.rates import rate
 from antiphase.runtime import at_rest
@@ -271,18 +272,11 @@ def without_subtraction(attention: nn.Module) -> Iterator[None]:
     """Inside, lambda of this layer is 0; norm, gain and projection are as they were."""
     adapter = adapter_of(attention)
     assert adapter is not None
-    own = vars(attention).get("forward")
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         heads = adapter(attention, *args, **kwargs)
         assert heads.lam is not None
         return branches(replace(heads, lam=torch.zeros_like(heads.lam))).output
 
-    attention.forward = forward
-    try:
+    with replaced({attention: forward}):
         yield
-    finally:
-        if own is None:
-            del attention.forward  # the class's own shows again
-        else:
-            attention.forward = own

@@ -7,7 +7,7 @@ B batch, C channels, N tokens, D width
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -18,39 +18,28 @@ from timm.models.vision_transformer import Block, VisionTransformer
 from torch import Tensor, nn
 
 from antiphase.models.attention import first_token, has_first_token
+from antiphase.models.folded_norms import folded_norms
+from antiphase.models.forwards import replaced, untouched
 
 
 @contextmanager
-def fast_path(model: nn.Module) -> Iterator[None]:
-    """Inside, every plain timm ViT embeds patches by a matrix product, and its last block returns the class token only.
+def fast_path(model: nn.Module, image: Tensor | None = None) -> Iterator[None]:
+    """Inside, every plain timm ViT embeds patches by a matrix product, and its last block returns the class token only. With an
+    image, (1, C, H, W), batch norms are computed with the convolutions before them (models/folded_norms.py): eval mode only.
 
     Equal to the full computation but for the rounding of matrix products of another shape. A model with hooks,
     or with parts of a kind that is not known here, runs in full.
     """
-    replaced: list[nn.Module] = []
+    forwards: dict[nn.Module, Callable[..., Any]] = {} if image is None else folded_norms(model, image)
     for vit in model.modules():
         if not isinstance(vit, VisionTransformer):
             continue
         if _takes_class_token_only(vit):
-            replaced.append(_replace_forward(vit.blocks[-1], _class_token_only))
+            forwards[vit.blocks[-1]] = partial(_class_token_only, vit.blocks[-1])
         if _takes_patch_product(vit.patch_embed):
-            replaced.append(_replace_forward(vit.patch_embed, _embed_patches))
-    try:
+            forwards[vit.patch_embed] = partial(_embed_patches, vit.patch_embed)
+    with replaced(forwards):
         yield
-    finally:
-        for module in replaced:
-            del module.forward  # the class's own shows again
-
-
-def _replace_forward(module: nn.Module, forward: Any) -> nn.Module:
-    module.forward = partial(forward, module)
-    return module
-
-
-def _untouched(module: nn.Module) -> bool:
-    """It has no hooks, and its forward was not replaced."""
-    hooked = any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in module.modules())
-    return not hooked and "forward" not in vars(module)
 
 
 def read_at_class_token(model: nn.Module) -> set[nn.Module]:
@@ -60,7 +49,7 @@ def read_at_class_token(model: nn.Module) -> set[nn.Module]:
 
 
 def _takes_class_token_only(vit: Any) -> bool:
-    return _reads_class_token_only(vit) and _untouched(vit.blocks[-1])
+    return _reads_class_token_only(vit) and untouched(vit.blocks[-1])
 
 
 def _reads_class_token_only(vit: Any) -> bool:
@@ -92,7 +81,7 @@ def _takes_patch_product(embed: Any) -> bool:
         return False
     conv = embed.proj
     return (
-        _untouched(embed)
+        untouched(embed)
         and embed.flatten
         and isinstance(embed.norm, nn.Identity)
         and conv.kernel_size == conv.stride

@@ -22,6 +22,7 @@ from antiphase.data.imageset import ImageSet
 from antiphase.models.adapters import INTERVENTIONS, read
 from antiphase.models.attention import Branches, Heads
 from antiphase.models.foreign_layers import layout_of
+from antiphase.models.forwards import replaced
 from antiphase.models.taps import attention_layers, look, modules_are_called
 from antiphase.runtime import at_rest
 
@@ -287,33 +288,26 @@ def _record(
 
 @contextmanager
 def _applied(model: nn.Module, changes: dict[nn.Module, Change], clean: CleanMaps | None) -> Iterator[None]:
-    forwards = {module: vars(module).get("forward") for module in changes}
     before = {module: INTERVENTIONS.get(module) for module in changes}
     handles = []
     try:
         for module, change in changes.items():
             INTERVENTIONS[module] = partial(_one_after_the_other, before[module], change)
-            module.forward = partial(_explicit, module)
         if clean is not None:
             handles = [
                 model.register_forward_pre_hook(partial(_recognise, clean), with_kwargs=True),
                 model.register_forward_hook(partial(_forget, clean), always_call=True),
             ]
-        with modules_are_called():
+        with modules_are_called(), replaced({module: partial(_explicit, module) for module in changes}):
             yield
     finally:
         for handle in handles:
             handle.remove()
-        for module, forward in forwards.items():
-            outer = before[module]
+        for module, outer in before.items():
             if outer is None:
                 INTERVENTIONS.pop(module, None)
             else:
                 INTERVENTIONS[module] = outer
-            if forward is None:
-                vars(module).pop("forward", None)  # the class's own shows again
-            else:
-                module.forward = forward
 
 
 def _one_after_the_other(first: Change | None, then: Change, maps: Branches) -> Branches:

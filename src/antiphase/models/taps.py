@@ -14,6 +14,7 @@ from antiphase.config import InputError, checked_arguments
 from antiphase.models.adapters import adapter_of, read
 from antiphase.models.attention import Branches, branches
 from antiphase.models.fast_path import read_at_class_token
+from antiphase.models.forwards import replaced
 from antiphase.runtime import frozen
 
 Record = dict[str, Branches]
@@ -71,18 +72,8 @@ def explicit(model: nn.Module) -> Iterator[Record]:
         return record[name].output
 
     layers = attention_layers(model)
-    before = {module: vars(module).get("forward") for module in layers.values()}
-    with modules_are_called():
-        for name, module in layers.items():
-            module.forward = partial(forward, module, name)
-        try:
-            yield record
-        finally:
-            for module, own in before.items():
-                if own is None:
-                    del module.forward  # the class's own shows again
-                else:
-                    module.forward = own
+    with modules_are_called(), replaced({module: partial(forward, module, name) for name, module in layers.items()}):
+        yield record
 
 
 def look(model: nn.Module, x: Tensor, layers: Collection[str] | None = None) -> Record:

@@ -68,6 +68,12 @@ def load_weights_of(model: nn.Module, config: ViTConfig, folder: Path) -> None:
     load_weights(model, other.classifier().state_dict(), str(folder))
 
 
+def use_threads_of_run(folder: Path) -> None:
+    """Where a run was begun here, go on with as many threads: others would round the last bits of its weights otherwise."""
+    if (folder / "run.json").exists():
+        runtime.use_threads_of(read_about(folder)["environment"])
+
+
 def check_folder(folder: Path, description: dict[str, Any]) -> None:
     """Refuse a folder that is neither empty nor the beginning of this very run."""
     path = folder / "run.json"

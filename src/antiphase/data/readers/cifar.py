@@ -103,7 +103,9 @@ def _from_parquet(name: str, split: str, shards: list[Path]) -> ImageSet:
                     yield image
                     row += 1
 
-    labels = checked_labels(np.from_dlpack(labels.combine_chunks()), len(class_names), str(shards[0]))
+    labels = checked_labels(
+        np.asarray(np.from_dlpack(labels.combine_chunks()), np.int64), len(class_names), str(shards[0])
+    )
     array, digest = cache.decoded(content, (len(labels), 3, 32, 32), images, f"{name} {split}")
     return ImageSet(
         name=name,
