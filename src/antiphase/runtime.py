@@ -79,10 +79,14 @@ def _own_threads() -> int:
 
 @cache
 def _free_cores() -> int:
-    """Torch's own number of threads less those of others that are at work or in line for a core; at least 1."""
-    counts = []
+    """Torch's own number of threads less those of others that are at work or in line for a core; at least 1.
+
+    It is at work itself meanwhile: two processes that begin at once and slept between their counts would not see each other.
+    """
+    counts, began = [], time.monotonic()
     for moment in range(MOMENTS):
-        time.sleep(0.01 if moment else 0)
+        while time.monotonic() < began + moment / 100:
+            pass
         counts.append(_others_at_work())
     return max(1, _own_threads() - sorted(counts)[MOMENTS // 2])
 
