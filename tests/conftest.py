@@ -48,15 +48,12 @@ def own_cache(tmp_path_factory) -> None:
     os.environ["ANTIPHASE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
-@pytest.fixture
-def one_thread():
-    """As every process of several has: their number changes the last bits of what torch computes."""
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """In tests and in the commands that they run: a number that depended on who else is at work would change the last bits."""
     import torch
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+    torch.set_num_threads(int(os.environ.setdefault("OMP_NUM_THREADS", "1")))
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,13 @@
 """Ray and submitit fill a ledger as one process does."""
 
+import os
+import signal
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from antiphase.config import InputError
 from antiphase.paper import execute
@@ -15,13 +19,8 @@ from tests.paper.small_cells import CELLS, TRAIN, answers
 
 @pytest.fixture(scope="module")
 def serial(tmp_path_factory):
-    """With one thread, as every worker has: their number changes the last bits."""
-    place, threads = Workplace(Ledger(tmp_path_factory.mktemp("serial")), scale="smoke"), torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        execute.run(CELLS, place)
-    finally:
-        torch.set_num_threads(threads)
+    place = Workplace(Ledger(tmp_path_factory.mktemp("serial")), scale="smoke")
+    execute.run(CELLS, place)
     return answers(place.ledger)
 
 
@@ -38,6 +37,51 @@ def test_an_executor_writes_the_rows_that_one_process_writes(executor, settings,
     assert answers(place.ledger) == serial
     if executor == "ray":
         assert set(run_cells(CELLS[:1], place, executor=executor, **settings).present) == {TRAIN.key, CELLS[0].key}
+
+
+@contextmanager
+def struck(words, sign, ready):
+    """Meanwhile, as soon as it is `ready`, one process whose command line has these words gets this signal; its number."""
+    hit, over = [], threading.Event()
+
+    def watch():
+        while not over.wait(0.02):
+            for entry in Path("/proc").iterdir() if ready() else ():
+                with suppress(OSError):
+                    if entry.name.isdigit() and words in (entry / "cmdline").read_bytes().replace(b"\0", b" "):
+                        os.kill(int(entry.name), sign)
+                        hit.append(int(entry.name))
+                        return
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield hit
+    finally:
+        over.set()
+        watching.join()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("executor", "settings", "words", "sign"),
+    [
+        ("ray", {"address": "local", "resources": {"num_cpus": 1}}, b"ray::_cell_on_ray", signal.SIGKILL),
+        ("submitit", {"workers": 1}, b"submitit.core._submit", signal.SIGUSR2),  # as at the end of a job's time
+    ],
+)
+def test_a_worker_that_is_lost_or_out_of_time_is_replaced(executor, settings, words, sign, serial, tmp_path):
+    pytest.importorskip(executor)
+    ledger = Ledger(tmp_path / "ledger")
+
+    def begun():
+        return any((ledger.folder / "rows").glob("*.json"))
+
+    with struck(words, sign, begun) as hit:
+        outcome = run_cells(CELLS, Workplace(ledger, scale="smoke"), executor=executor, **settings)
+    assert hit, "nothing was at work after the first row"
+    assert (outcome.failed, outcome.waiting) == ({}, [])
+    assert answers(ledger) == serial
 
 
 def test_what_a_ray_cluster_loses_is_a_failed_cell_and_a_refusal_a_sentence():

@@ -15,7 +15,6 @@ from tests.paper.small_cells import CELLS, TRAIN, answers
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
 def test_two_workers_write_the_rows_that_one_process_writes(tmp_path):
     serial, shared = (Workplace(Ledger(tmp_path / name), scale="smoke") for name in ("serial", "shared"))
     execute.run(CELLS, serial)

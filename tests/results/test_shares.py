@@ -94,7 +94,6 @@ def copies(pair, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
 def test_two_ranks_attack_and_measure_as_one_process_does(copies, cli):
     one, two = copies
     assert per_image(run("attack", two, *ATTACK)) == per_image(json.loads(cli("attack", one, *ATTACK)[1]))
@@ -129,7 +128,6 @@ SHARED = {  # command, flags, numbers at least
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", SHARED)
 def test_two_ranks_evaluate_and_audit_as_one_process_does(name, copies, cli, tmp_path, monkeypatch):
     """But for the last bits: with fewer than 128 images each, ranks measure in smaller batches (docs/scale.md)."""
@@ -165,7 +163,6 @@ def _ranks_of(launcher: int) -> dict[str, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("victim", ["a rank", "torchrun"])
 def test_what_is_killed_midway_leaves_nobody_waiting_and_costs_the_answer_nothing(victim, copies, cli):
     one, two = copies
