@@ -8,6 +8,7 @@ it is trained: without its answers and the weights on the way, so that it is sma
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from antiphase.attacks import AutoAttack, Linf
 from antiphase.attacks.question import AttackQuestion
 from antiphase.data import load
 from antiphase.measures.success import predictions
-from antiphase.models.config import ViTConfig
+from antiphase.models.config import Differential, ViTConfig
 from antiphase.models.run import Run
 from antiphase.models.zoo import INDEX, Zoo
 from antiphase.paper.grid import Grid
@@ -30,7 +31,7 @@ from antiphase.rates import rate
 from antiphase.results.ask import ask
 from antiphase.scales import ScaleName
 from antiphase.tables import with_interval
-from benchmarks.replication import LEDGER
+from benchmarks.replication import BLOCKS, LEDGER
 
 RESULTS = Path(__file__).parents[1] / "results"
 ATTACK = AutoAttack(within=Linf("1/255"))
@@ -43,18 +44,36 @@ COMMITTED = {
     "cpu-diffclip-cifar10": "clip-pair/DiffCLIP",
 }
 PAPER_PAIR = {"paper-vit-d1-s0": "paper-pair/ViT", "paper-diffvit-d1-s0": "paper-pair/DiffViT"}
-REPLICATED: ScaleName = "cpu"
 
 
 def named() -> Iterator[tuple[str, str]]:
-    """Names and folders below results/: the replication's first seeds at every depth, and the committed pairs."""
-    ledger, grid = Ledger(LEDGER), Grid.at(REPLICATED)
-    for depth in grid.depths:
-        for name, model in (("vit", grid.vit(0, depth)), ("diffvit", grid.diffvit(0, depth))):
-            if ledger.has(model) and _has_weights(ledger, model):
-                yield f"{REPLICATED}-{name}-d{depth}-s0", str(ledger.run_folder(model.key).relative_to(RESULTS))
-    yield from ((name, folder) for name, folder in PAPER_PAIR.items() if (RESULTS / folder).is_dir())
+    """Names and folders below results/: every model of the replication whose weights are there, and the committed pairs."""
+    ledger, found = Ledger(LEDGER), dict[str, str]()
+    for block in BLOCKS:
+        for cell in block.cells():
+            name = name_of(cell, block.scale) if isinstance(cell, Train) else None
+            if name and isinstance(cell, Train) and _has_weights(ledger, cell):
+                found[name] = str(ledger.run_folder(cell.key).relative_to(RESULTS))
+    found |= {name: folder for name, folder in PAPER_PAIR.items() if (RESULTS / folder).is_dir()}
+    yield from sorted(
+        found.items(), key=lambda entry: [int(w) if w.isdigit() else w for w in re.split(r"(\d+)", entry[0])]
+    )
     yield from COMMITTED.items()
+
+
+def name_of(cell: Train, scale: ScaleName) -> str | None:
+    """Such as cpu-diffvit-d1-s3-cifar100; None of a training of another kind than the plain one of its scale."""
+    model, seed, grid = cell.model, cell.training.seed, Grid.at(scale)
+    name, layer = f"d{model.depth}-s{seed}" + (f"-{cell.data}" if cell.data != grid.data else ""), model.attention[0]
+    if cell == grid.vit(seed, model.depth, data=cell.data):
+        return f"{scale}-vit-{name}"
+    if not isinstance(layer, Differential) or not isinstance(layer.lambda_init, float):
+        return None
+    begins = {"lambda_init": layer.lambda_init, "init": model.init}
+    if cell != grid.diffvit(seed, model.depth, data=cell.data, **begins):
+        return None
+    name += f"-lambda{layer.lambda_init:g}" if layer.lambda_init != Differential().lambda_init else ""
+    return f"{scale}-diffvit-{name}" + ("-matched" if model.init == "matched" else "")
 
 
 def copy_paper_pair() -> None:
@@ -79,25 +98,29 @@ def _has_weights(ledger: Ledger, model: Train) -> bool:
 
 def measured(folder: str, images: int) -> dict[str, Any]:
     """What the index says of one model. The answer about the attack is kept in the folder of the run."""
-    run, test = Run(RESULTS / folder), load("cifar10", "test")
+    run = Run(RESULTS / folder)
+    test = load(run.about["data"]["origin"], "test")
     correct = predictions(run.classifier_for(test), test) == test.labels
     attacked = ask(run, test.subset(images), AttackQuestion(attack=ATTACK))
     flags = attacked.content.get("flags", [])
     return {
         "folder": folder,
         "weights": run.weights_digest,
-        "model": f"{run.config.title}, depth {run.config.depth}",
-        "trained_on": _trained_on(run),
+        **described(run),
         "accuracy": rate(correct).plain(),
         "robust_accuracy": attacked.content["rates"]["robust_accuracy"],
         **({"flags": flags} if flags else {}),
     }
 
 
-def _trained_on(run: Run) -> str:
-    images, epochs = run.about["data"]["train"]["images"], run.log[-1]["epoch"]
+def described(run: Run) -> dict[str, str]:
+    data, epochs = run.about["data"], run.log[-1]["epoch"]
     matched = isinstance(run.config, ViTConfig) and run.config.is_differential and run.config.init == "matched"
-    return f"{images:,} images, {epochs} epochs" + (", matched initialisation" if matched else "")
+    trained_on = f"{data['train']['images']:,} images of {data['origin']}, {epochs} epochs"
+    return {
+        "model": f"{run.config.title}, depth {run.config.depth}",
+        "trained_on": trained_on + (", matched initialisation" if matched else ""),
+    }
 
 
 def page(zoo: Zoo) -> str:
@@ -118,7 +141,8 @@ def page(zoo: Zoo) -> str:
             "answers per image and [findings](replication/FINDINGS.md); [paper-pair](paper-pair/README.md) is its first pair at",
             "the paper's own size; [pair](pair/README.md) and [clip-pair](clip-pair/README.md) are pairs to test the tool on.",
             "",
-            f"Every model below was trained on CIFAR-10 and is loaded by its name. *Under attack* is accuracy under {UNDER}",
+            "Every model below is loaded by its name: scale, kind, depth (d), seed (s), and what sets it apart; its data set is",
+            f"CIFAR-10 where the name says no other. *Under attack* is accuracy under {UNDER}",
             "(Linf) on a class-balanced subset of the test images; intervals are Wilson's, 95 %, over the images of one model.",
             "",
             "```python",
@@ -144,9 +168,9 @@ def main() -> None:
     models: dict[str, Any] = files.read_json(index)["models"] if index.exists() else {}
     wanted = dict(named())
     for name, folder in wanted.items():
-        known, weights = models.get(name, {}), Run(RESULTS / folder).weights_digest
-        same = known.get("weights") == weights and known["robust_accuracy"]["n"] == asked.images
-        models[name] = known if same else measured(folder, asked.images)
+        known, run = models.get(name, {}), Run(RESULTS / folder)
+        same = known.get("weights") == run.weights_digest and known["robust_accuracy"]["n"] == asked.images
+        models[name] = {**known, **described(run)} if same else measured(folder, asked.images)
         console.say(f"{name}: {'as before' if same else 'measured'}")
         models = {each: models[each] for each in wanted if each in models}
         files.write_json(index, {"under": UNDER, "models": models})

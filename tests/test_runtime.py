@@ -85,13 +85,16 @@ def test_a_command_takes_the_cores_that_others_leave_and_a_number_that_was_asked
     assert ("other processes are at work here" in done.stderr) == (not asked and others in ("1", "9"))
 
 
-def test_a_process_that_works_beside_this_one_is_counted():
+def test_a_process_that_works_beside_this_one_is_counted(monkeypatch):
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
         try:
             deadline = time.monotonic() + 20
             while not runtime._others_at_work() and time.monotonic() < deadline:
                 time.sleep(0.05)
             assert runtime._others_at_work() >= 1
+            monkeypatch.setattr(runtime.os, "sched_getaffinity", lambda _: {0})
+            monkeypatch.setattr(runtime.os, "cpu_count", lambda: 64)
+            assert runtime._others_at_work() == 0  # cores of one's own
         finally:
             busy.kill()
 

@@ -92,10 +92,13 @@ def _free_cores() -> int:
 
 
 def _others_at_work() -> int:
-    """Threads on this machine that run or stand in line, but this one; 0 where the kernel does not say."""
+    """Threads on this machine that run or stand in line, but this one; 0 where the kernel does not say, and on cores of one's
+    own, as in a Slurm job: others are at work elsewhere."""
     try:
+        if len(os.sched_getaffinity(0)) < (os.cpu_count() or 1):
+            return 0
         return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0]) - 1
-    except (OSError, ValueError, IndexError):
+    except (AttributeError, OSError, ValueError, IndexError):
         return 0
 
 
