@@ -86,6 +86,7 @@ def test_a_command_takes_the_cores_that_others_leave_and_a_number_that_was_asked
 
 
 def test_a_process_that_works_beside_this_one_is_counted(monkeypatch):
+    monkeypatch.setattr(runtime.os, "sched_getaffinity", lambda _: set(range(os.cpu_count() or 1)))
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
         try:
             deadline = time.monotonic() + 20
