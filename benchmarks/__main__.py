@@ -100,7 +100,7 @@ def _took(whole: dict[str, Any]) -> list[str]:
 def _not_measured(measured: set[str]) -> list[str]:
     """What there is a line for and no figure yet."""
     missing = [f"- `{name}` (goal {line.goal}): {line.what}" for name, line in LINES.items() if name not in measured]
-    why = "The lines on threads need two idle cores; those on everybody's models take hours."
+    why = "Lines on everybody's models take hours together."
     return ["## Not measured yet", "", why, "", *missing, ""] if missing else []
 
 
