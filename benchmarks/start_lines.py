@@ -17,7 +17,7 @@ from benchmarks.bench_models import PAIR
 from benchmarks.timing import Line, Measured, interleaved, timed
 
 BUSY = "import torch; torch.set_num_threads(1); a = torch.randn(512, 512)\nwhile True: a @ a"
-# asked by a line, it trains for a second and says what a step took, with the threads that the command line would take
+# for each line on its standard input, it trains for a second and says what a step took; threads as a command would take them
 STEPS = """
 import sys, time
 from antiphase.cli import environ_for_threads

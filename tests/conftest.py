@@ -53,7 +53,8 @@ def one_thread() -> None:
     """In tests and in the commands that they run: a number that depended on who else is at work would change the last bits."""
     import torch
 
-    torch.set_num_threads(int(os.environ.setdefault("OMP_NUM_THREADS", "1")))
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

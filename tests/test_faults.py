@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.faults import child, full_disks
-from benchmarks.faults.scene import same
+from benchmarks.faults.scene import nearly
 
 ROOT = Path(__file__).parents[1]
 SECONDS = 150
@@ -83,7 +83,7 @@ def test_whatever_goes_wrong_nothing_is_lost_silent_or_ugly(tmp_path):
 
 def test_results_are_the_same_but_for_rounding():
     result = {"cells": [{"distance": 0.0941725, "n": 3, "name": "fmn"}], "none": None}
-    assert same(result, {"cells": [{"distance": 0.0941728, "n": 3, "name": "fmn"}], "none": None})
+    assert nearly(result, {"cells": [{"distance": 0.0941728, "n": 3, "name": "fmn"}], "none": None})
     for other in (
         {"cells": [{"distance": 0.0942, "n": 3, "name": "fmn"}], "none": None},
         {"cells": [{"distance": 0.0941725, "n": 4, "name": "fmn"}], "none": None},
@@ -91,4 +91,4 @@ def test_results_are_the_same_but_for_rounding():
         {"cells": [], "none": None},
         {"cells": result["cells"]},
     ):
-        assert not same(result, other)
+        assert not nearly(result, other)

@@ -1,6 +1,7 @@
 """Every random number belongs to one example and does not depend on its neighbours."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -57,42 +58,57 @@ from antiphase import runtime
 torch.set_num_threads(4)
 others = itertools.cycle(map(int, sys.argv[1].split(",")))
 runtime._others_at_work = lambda: next(others)
+runtime.os.cpu_count = lambda: int(sys.argv[2])
 for side in (32, 32, 8):
     runtime.use_threads_that_pay((1, side, side))
     print(torch.get_num_threads())
-runtime.use_threads_of({"threads": 3})
+runtime.use_threads_of({"threads": 64})  # of another machine
 print(torch.get_num_threads())
-runtime.use_threads_of({"threads": 64})
+runtime.use_threads_of({"threads": 3})
+runtime.use_threads_that_pay((1, 8, 8))
 print(torch.get_num_threads())
 """
 
 
 @pytest.mark.parametrize(
-    ("asked", "others", "threads"),
+    ("asked", "others", "cores", "threads"),
     [
-        ({}, "0", "4 4 1 3 3"),
-        ({}, "1", "3 3 1 3 3"),
-        ({}, "9", "1 1 1 3 3"),
-        ({}, "0,9,0,0,0", "4 4 1 3 3"),  # a moment's work of another
-        ({"OMP_NUM_THREADS": "4"}, "9", "4 4 4 4 4"),
+        ({}, "0", 4, "4 4 1 1 3"),
+        ({}, "1", 4, "3 3 1 1 3"),
+        ({}, "1", 8, "4 4 1 1 3"),  # torch takes no more than 4 here
+        ({}, "9", 4, "1 1 1 1 3"),
+        ({}, "0,9,0,0,0", 4, "4 4 1 1 3"),  # a moment's work of another
+        ({"OMP_NUM_THREADS": "4"}, "9", 4, "4 4 4 4 4"),
     ],
 )
-def test_a_command_takes_the_cores_that_others_leave_and_a_number_that_was_asked_for_is_obeyed(asked, others, threads):
+def test_a_command_takes_the_cores_that_others_leave_and_a_number_that_was_asked_for_is_obeyed(
+    asked, others, cores, threads
+):
     """Images of 32 pixels twice and tiny ones, for which one thread is enough; then as many as a run was begun with."""
     plain = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    done = subprocess.run([sys.executable, "-c", THREADS, others], env=plain | asked, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS, others, str(cores)], env=plain | asked, capture_output=True, text=True
+    )
     assert done.stdout.split() == threads.split(), done.stderr
-    assert ("other processes are at work here" in done.stderr) == (not asked and others in ("1", "9"))
+    assert ("other processes are at work here" in done.stderr) == (not asked and threads[0] != "4")
 
 
+@pytest.mark.slow
+@pytest.mark.alone
 def test_a_process_that_works_beside_this_one_is_counted(monkeypatch):
+    """More than one that is stopped."""
+
+    def counted():
+        return sorted(runtime._others_at_work() for _ in range(40) if not time.sleep(0.02))[20]
+
     monkeypatch.setattr(runtime.os, "sched_getaffinity", lambda _: set(range(os.cpu_count() or 1)))
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
         try:
-            deadline = time.monotonic() + 20
-            while not runtime._others_at_work() and time.monotonic() < deadline:
-                time.sleep(0.05)
-            assert runtime._others_at_work() >= 1
+            time.sleep(1)
+            working = counted()
+            busy.send_signal(signal.SIGSTOP)
+            assert working > counted()
+            busy.send_signal(signal.SIGCONT)
             monkeypatch.setattr(runtime.os, "sched_getaffinity", lambda _: {0})
             monkeypatch.setattr(runtime.os, "cpu_count", lambda: 64)
             assert runtime._others_at_work() == 0  # cores of one's own

@@ -83,7 +83,7 @@ def _player(command: Command, level: int):
             again = child.run([*command.argv], disk, cache=disk / "cache", takes=reference["seconds"])
             if again.code != 0:
                 return Outcome("lost", f"with room again: {again.err.strip()[-300:]}")
-            if not same(result_of(again), reference["result"]):
+            if not same(command, result_of(again), reference["result"]):
                 return Outcome("lost", "another result with room again")
             return Outcome("fine", "it fitted" if ended.code == 0 else "named, and went on with room")
         finally:

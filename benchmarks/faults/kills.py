@@ -56,7 +56,7 @@ def _player(command: Command, number: int):
             return crashed(ended.crash or "", kills)
         if ended.code != 0:
             return Outcome("lost", f"after {kills} kills: {ended.err.strip()[-300:]}", kills)
-        if not same(result_of(ended), reference["result"]):
+        if not same(command, result_of(ended), reference["result"]):
             return Outcome("lost", f"another result after {kills} kills", kills)
         if left := debris(folder):
             return Outcome("debris", f"{left[0]} is left after {kills} kills", kills)

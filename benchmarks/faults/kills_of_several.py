@@ -101,13 +101,13 @@ def _run(
     try:
         if kill_after is not None and draw is not None:
             time.sleep(kill_after)
-            family = [process.pid, *_descendants(process.pid)]
+            family = [process.pid, *descendants(process.pid)]
             if process.poll() is None:
                 os.kill(draw.choice(family), signal.SIGKILL)
                 killed = 1
         out, err = process.communicate(timeout=takes + PATIENCE)
     finally:
-        for pid in _descendants(process.pid):
+        for pid in descendants(process.pid):
             _kill(pid)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -119,7 +119,7 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _descendants(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

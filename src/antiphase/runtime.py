@@ -44,6 +44,7 @@ def pick_device(name: str = "auto") -> torch.device:
         raise InputError(f"device {name!r} is not available here; use --device cpu or auto") from None
 
 
+_begun_with: list[int] = []  # threads of the run that this command goes on with
 MOMENTS = 5  # at which it is counted who is at work: one alone may be anything
 SMALL_SIDE = 16  # images up to this side make steps that one thread does as fast as two
 
@@ -52,7 +53,7 @@ def use_threads_that_pay(shape: tuple[int, ...]) -> None:
     """For a command on images of this shape: one thread where they are tiny, elsewhere torch's own number less those cores on
     which others are at work when it begins. Threads that share a step of a few milliseconds wait for each other, beside other
     jobs for many times as long. OMP_NUM_THREADS is obeyed."""
-    if "OMP_NUM_THREADS" in os.environ:
+    if "OMP_NUM_THREADS" in os.environ or _begun_with:
         return
     free = _free_cores()
     if max(shape[-2:]) <= SMALL_SIDE:
@@ -60,7 +61,8 @@ def use_threads_that_pay(shape: tuple[int, ...]) -> None:
     elif free < torch.get_num_threads():
         torch.set_num_threads(free)
         console.say(
-            f"other processes are at work here: this one takes {free} of {_own_threads()} threads (OMP_NUM_THREADS)"
+            f"other processes are at work here: this one takes {free} of {_own_threads()} threads; "
+            "set OMP_NUM_THREADS to choose"
         )
 
 
@@ -69,6 +71,7 @@ def use_threads_of(environment: Mapping[str, Any]) -> None:
     threads = environment.get("threads")
     if "OMP_NUM_THREADS" not in os.environ and isinstance(threads, int) and 1 <= threads <= _own_threads():
         torch.set_num_threads(threads)
+        _begun_with.append(threads)
 
 
 @cache
@@ -79,7 +82,7 @@ def _own_threads() -> int:
 
 @cache
 def _free_cores() -> int:
-    """Torch's own number of threads less those of others that are at work or in line for a core; at least 1.
+    """Cores less the threads of others that are at work or in line for one: at least 1, at most torch's own number of threads.
 
     It is at work itself meanwhile: two processes that begin at once and slept between their counts would not see each other.
     """
@@ -88,14 +91,17 @@ def _free_cores() -> int:
         while time.monotonic() < began + moment / 100:
             pass
         counts.append(_others_at_work())
-    return max(1, _own_threads() - sorted(counts)[MOMENTS // 2])
+    return max(1, min(_own_threads(), (os.cpu_count() or 1) - sorted(counts)[MOMENTS // 2]))
 
 
 def _others_at_work() -> int:
     """Threads on this machine that run or stand in line, but this one; 0 where the kernel does not say, and on cores of one's
-    own, as in a Slurm job: others are at work elsewhere."""
+    own, as in a Slurm job or a container with a quota: others are at work elsewhere."""
+    quota = Path("/sys/fs/cgroup/cpu.max")
     try:
         if len(os.sched_getaffinity(0)) < (os.cpu_count() or 1):
+            return 0
+        if quota.exists() and not quota.read_text().startswith("max"):
             return 0
         return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0]) - 1
     except (AttributeError, OSError, ValueError, IndexError):

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from benchmarks.faults.kills_of_several import descendants
 
 from antiphase.config import InputError
 from antiphase.paper import execute
@@ -40,17 +41,17 @@ def test_an_executor_writes_the_rows_that_one_process_writes(executor, settings,
 
 
 @contextmanager
-def struck(words, sign, ready):
-    """Meanwhile, as soon as it is `ready`, one process whose command line has these words gets this signal; its number."""
+def struck(words, sign, rows):
+    """Meanwhile, between the first row and the last, one process of ours with these words in its command line gets a signal."""
     hit, over = [], threading.Event()
 
     def watch():
         while not over.wait(0.02):
-            for entry in Path("/proc").iterdir() if ready() else ():
+            for pid in descendants(os.getpid()) if 0 < len(list(rows.glob("*.json"))) < 6 else ():
                 with suppress(OSError):
-                    if entry.name.isdigit() and words in (entry / "cmdline").read_bytes().replace(b"\0", b" "):
-                        os.kill(int(entry.name), sign)
-                        hit.append(int(entry.name))
+                    if words in Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" "):
+                        os.kill(pid, sign)
+                        hit.append(pid)
                         return
 
     watching = threading.Thread(target=watch)
@@ -73,13 +74,9 @@ def struck(words, sign, ready):
 def test_a_worker_that_is_lost_or_out_of_time_is_replaced(executor, settings, words, sign, serial, tmp_path):
     pytest.importorskip(executor)
     ledger = Ledger(tmp_path / "ledger")
-
-    def begun():
-        return any((ledger.folder / "rows").glob("*.json"))
-
-    with struck(words, sign, begun) as hit:
+    with struck(words, sign, ledger.folder / "rows") as hit:
         outcome = run_cells(CELLS, Workplace(ledger, scale="smoke"), executor=executor, **settings)
-    assert hit, "nothing was at work after the first row"
+    assert hit, "nothing was at work between the first row and the last"
     assert (outcome.failed, outcome.waiting) == ({}, [])
     assert answers(ledger) == serial
 

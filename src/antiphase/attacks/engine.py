@@ -37,6 +37,7 @@ from antiphase.attacks.red_flags import (
     check_untouched,
     model_flags,
     order_flags,
+    unconfirmed_flags,
 )
 from antiphase.attacks.registry import ALGORITHMS
 from antiphase.attacks.scheduler import Scheduler
@@ -467,6 +468,7 @@ class Examples:
             distance[rows] = delta.flatten(1).norm(dim=1) if threat_model is None else threat_model.size(delta)
         success = torch.zeros(len(self.x), dtype=torch.bool)
         success[claimed] = self.fooled(prediction[claimed], claimed)
+        self.flags += unconfirmed_flags(int((~success[claimed]).sum()), len(claimed))
         if threat_model is not None:
             success &= distance <= float(threat_model.eps) + SLACK
         failed = ~success

@@ -298,6 +298,13 @@ def unfound_flags(unfound: int, n: int) -> list[str]:
     return [f"no adversarial image was found at any distance for {unfound} of {n} images: {why}"] if unfound else []
 
 
+def unconfirmed_flags(unconfirmed: int, claimed: int) -> list[str]:
+    """What fooled the model in the attack's steps, which may be compiled or leave work out, has to fool it when judged."""
+    if unconfirmed <= max(1, 0.02 * claimed):
+        return []
+    return [f"{unconfirmed} of {claimed} images that fooled the model during the attack did not when they were judged"]
+
+
 def order_flags(rates: list[float]) -> list[list[str]]:
     """For success rates of growing budgets: what is wrong with each, if it fell."""
     return [

@@ -21,7 +21,7 @@ from antiphase.attacks.compiled import compiled
 from antiphase.attacks.config import Attack
 from antiphase.attacks.journal import Journal, JournalEntry, digest_of_image, pack, unpack
 from antiphase.attacks.quantize import to_eight_bits
-from antiphase.attacks.red_flags import RedFlagCounts
+from antiphase.attacks.red_flags import RANDOMISED, RedFlagCounts
 from antiphase.attacks.threat_model import SLACK
 from antiphase.models.fast_path import fast_path
 
@@ -126,8 +126,7 @@ class Scheduler:
     def run(self) -> None:
         """Attack until no example waits or is at work."""
         if self.waiting:
-            image = self.examples.x[:1].to(self.examples.device)
-            with fast_path(self.examples.classifier, image if self.algorithm.eot_samples == 1 else None):
+            with fast_path(self.examples.classifier, self._image_for_folding()):
                 slots, state = self._enter(self.width)
                 if self.compiling and len(slots.row) == self.width:
                     pixels = self.algorithm.pixels(state)
@@ -137,6 +136,14 @@ class Scheduler:
                     slots, state = self._iterate(slots, state)
         fooled = int(self.examples.changed_in_restart.any(dim=0).sum())
         self.examples.flags += self.counts.flags(self.algorithm.random_start, fooled)
+
+    def _image_for_folding(self) -> Tensor | None:
+        """On which it is seen which batch norms follow a convolution; None where they are better left alone: for a model that
+        is randomised or gives no gradients, and where the compiler sees to it."""
+        randomised = self.algorithm.eot_samples > 1 or RANDOMISED in self.examples.clean.flags
+        if randomised or self.compiling or not self.algorithm.uses_gradients:
+            return None
+        return self.examples.x[:1].to(self.examples.device)
 
     def _iterate(self, slots: Slots, state: Any) -> tuple[Slots, Any]:
         """One forward for all at work, one step for those that go on; those that wait take the free slots."""

@@ -85,10 +85,10 @@ def run(command: Command) -> dict[str, Any]:
     from antiphase.training.loop import train
     from antiphase.training.run_folder import use_threads_of_run
 
+    use_threads_of_run(command.out)
     device = pick_device(command.device)
     train_set = command.images.load("train").at_most(command.train_images, command.training.seed)
     test_set = command.images.load("test")
-    use_threads_of_run(command.out)
     settings: dict[str, Any] = {"device": device, "scale": command.scale}
     with tensorboard_log(command.out) if command.tensorboard and is_main_process() else nullcontext() as on_epoch:
         run = train(command.model, command.training, train_set, test_set, command.out, on_epoch=on_epoch, **settings)

@@ -210,10 +210,10 @@ def run(command: Command) -> dict[str, Any]:
     from antiphase.training.clip_task import train_clip
     from antiphase.training.run_folder import use_threads_of_run
 
+    use_threads_of_run(command.out)
     device, config = pick_device(command.device), command.model.config()
     train_set, test_set, prompts = command.source.load(config.vision.image, command.training.seed)
     use_threads_that_pay(test_set.shape)
-    use_threads_of_run(command.out)
     settings: dict[str, Any] = {"allow": command.source.allowed, "device": device, "scale": command.scale}
     with tensorboard_log(command.out) if command.tensorboard and is_main_process() else nullcontext() as on_epoch:
         run = train_clip(

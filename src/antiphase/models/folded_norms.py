@@ -1,7 +1,8 @@
 """Batch norms in eval mode, computed with the convolutions that they follow: the same logits in a tenth less time.
 
 Which convolution a norm follows is written nowhere in a model. It is seen in the graph of one forward, so nothing is traced
-and whatever else the model does is left to it.
+and whatever else the model does is left to it. Every later forward is checked, since a model may take another way on other
+images: each norm must be given what its convolution returned. Not seen is a second reader that is there on other images only.
 """
 
 from __future__ import annotations
@@ -17,27 +18,65 @@ from torch import Tensor, nn
 
 from antiphase.models.forwards import replaced, untouched
 
-DRIFT = 1e-4  # of the largest logit: more than folding rounds otherwise
+DRIFT = 1e-4  # of the largest logit: rounding by folding stays below this
 
 
 def folded_norms(model: nn.Module, image: Tensor) -> dict[nn.Module, Callable[..., Any]]:
-    """Forwards (models/forwards.py) by which every convolution that only a batch norm reads gives that norm's result, and the
-    norm passes it on.
+    """Other forwards for a while (models/forwards.py): a convolution returns what its norm would have returned, and the norm
+    returns its input.
 
-    The model is in eval mode; the image is (1, C, H, W). Modules with hooks or with a forward of their own stay as they are,
-    and all of them do if the logits of the image change, as those of a randomised model would. The global random state is left
-    as it was, whatever the model draws.
+    The model is in eval mode and gives gradients; the image is (1, C, H, W). Only norms that alone read the result of a
+    convolution are folded, none of a model that torch.compile has compiled, and none at all if the logits of the image change.
+    The global random state is left as it was, whatever the model draws.
     """
-    if not any(_is_plain_norm(module) for module in model.modules()):
+    modules = list(model.modules())
+    if not any(map(_is_plain_norm, modules)) or any(hasattr(module, "_orig_mod") for module in modules):
         return {}
-    forwards: dict[nn.Module, Callable[..., Any]] = {}
     with torch.random.fork_rng(devices=[image.device] if image.device.type == "cuda" else []):
         logits, pairs = _observed(model, image)
-        for conv, norm in pairs:
-            forwards |= {conv: _both(conv, norm), norm: _identity}
+        forwards = Pairs(model, pairs).forwards if pairs else {}
         with replaced(forwards), torch.no_grad():
             apart = (model(image.clone()) - logits).abs().max()
     return forwards if apart <= DRIFT * logits.abs().max() else {}
+
+
+class Pairs:
+    """Convolutions and their norms, folded as long as each norm is given its convolution's own result.
+
+    A forward in which one is not is computed again by the model as it is, and so is every later one.
+    """
+
+    def __init__(self, model: nn.Module, pairs: list[tuple[nn.Conv2d, nn.BatchNorm2d]]) -> None:
+        self.model, self.own = model, model.forward
+        self.forwards: dict[nn.Module, Callable[..., Any]] = {model: self._forward}
+        for conv, norm in pairs:
+            self.forwards[conv] = partial(self._convolve, conv, *_both(conv, norm))
+            self.forwards[norm] = partial(self._normalise, conv, norm)
+        self.given: dict[nn.Module, Tensor] = {}  # what convolutions have returned and their norms not read yet
+        self.broken = False
+
+    def _forward(self, *args: Any, **kwargs: Any) -> Any:
+        if not self.broken:
+            self.given.clear()
+            answer = self.own(*args, **kwargs)
+            self.broken |= bool(self.given)
+            if not self.broken:
+                return answer
+        return self.own(*args, **kwargs)
+
+    def _convolve(self, conv: nn.Conv2d, weight: Tensor, bias: Tensor, input: Tensor) -> Tensor:
+        if self.broken:
+            return nn.Conv2d.forward(conv, input)
+        self.broken = conv in self.given  # called again before its norm has read the last result
+        self.given[conv] = conv._conv_forward(input, weight, bias)
+        return self.given[conv]
+
+    def _normalise(self, conv: nn.Conv2d, norm: nn.BatchNorm2d, input: Tensor) -> Tensor:
+        if not self.broken and self.given.pop(conv, None) is input:
+            return input
+        self.broken = True
+        whole: Tensor = nn.BatchNorm2d.forward(norm, input)
+        return whole
 
 
 def _observed(model: nn.Module, image: Tensor) -> tuple[Tensor, list[tuple[nn.Conv2d, nn.BatchNorm2d]]]:
@@ -87,18 +126,14 @@ def _is_plain_norm(module: nn.Module) -> bool:
     return plain and not module.training and module.running_mean is not None
 
 
-def _both(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> Callable[[Tensor], Tensor]:
-    """The forward of a convolution whose weights are those of both."""
+def _both(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
+    """Weights and bias of a convolution that does what both do."""
     gain, variance = _wide(norm.weight, 1.0), _wide(norm.running_var, 1.0)
     scale = gain * (variance + norm.eps).rsqrt()
     shift = (_wide(conv.bias, 0.0) - _wide(norm.running_mean, 0.0)) * scale + _wide(norm.bias, 0.0)
     both = _wide(conv.weight, 1.0) * scale[:, None, None, None]
-    return partial(conv._conv_forward, weight=both.to(conv.weight), bias=shift.to(conv.weight))
+    return both.to(conv.weight), shift.to(conv.weight)
 
 
 def _wide(value: Tensor | None, otherwise: float) -> Tensor:
     return torch.tensor(otherwise, dtype=torch.float64) if value is None else value.detach().cpu().double()
-
-
-def _identity(input: Tensor) -> Tensor:
-    return input

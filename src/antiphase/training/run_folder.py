@@ -69,7 +69,7 @@ def load_weights_of(model: nn.Module, config: ViTConfig, folder: Path) -> None:
 
 
 def use_threads_of_run(folder: Path) -> None:
-    """Where a run was begun here, go on with as many threads: others would round the last bits of its weights otherwise."""
+    """Where a run was begun here, go on with as many threads: another number would change the last bits of its weights."""
     if (folder / "run.json").exists():
         runtime.use_threads_of(read_about(folder)["environment"])
 
