@@ -2,8 +2,11 @@
 
 import json
 
+import pytest
+import torch
 from PIL import Image
 
+from antiphase import runtime
 from antiphase.data import load
 
 
@@ -30,6 +33,27 @@ def test_mixed_layers_and_every_option_of_attention_reach_the_model(cli, tmp_pat
     assert layers[1] == {
         "kind": "Differential", "lambda_init": [0.3, 0.5], "learned": False, "head_norm": "none", "out_scale": "none"
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words", [["train", "--width", 16, "--heads", 2], ["train-clip", "--variant", "CLIP", "--train-images", 64]]
+)
+def test_a_training_goes_on_with_the_number_of_threads_that_it_began_with(cli, tmp_path, monkeypatch, words):
+    """Digits take one thread, and the last bits of weights depend on the number."""
+    command = [*words, "--epochs", 1, "--out", tmp_path / "x"]
+    monkeypatch.setattr(runtime, "_own_threads", lambda: 2)
+    monkeypatch.setattr(runtime, "_begun_with", [])
+    try:
+        torch.set_num_threads(2)  # OMP_NUM_THREADS is set, so this stays
+        assert cli(*command)[0] == 0
+        torch.set_num_threads(1)
+        assert "was begun with threads 2" in cli(*command)[2]
+        monkeypatch.delenv("OMP_NUM_THREADS")
+        code, _, err = cli(*command)
+        assert (code, torch.get_num_threads()) == (0, 2)
+        assert "threads" not in err
+    finally:
+        torch.set_num_threads(1)
 
 
 def test_a_config_file_or_another_runs_json_sets_the_defaults_and_flags_override_it(cli, tmp_path):
