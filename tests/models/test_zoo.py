@@ -19,6 +19,7 @@ def test_every_model_of_the_zoo_is_there_with_the_weights_that_were_measured():
         assert zoo.models[name]["robust_accuracy"]["value"] <= zoo.models[name]["accuracy"]["interval"][1]
 
 
+@pytest.mark.usefixtures("data_root")
 def test_a_model_of_the_zoo_classifies_as_its_table_says():
     test, row = ap.load("cifar10", "test"), ap.zoo().models["desk-vit-d1-s0"]
     few = test.subset(512)
