@@ -84,7 +84,7 @@ def test_the_fast_path_changes_no_success_of_an_attack(run, images, monkeypatch)
     x, y, ids = images.subset(128).all
     attack = PGD(within=Linf("1/255"), steps=10)
     a = engine.run(run.classifier(), x, y, attack, ids=ids)
-    monkeypatch.setattr(scheduler, "fast_path", lambda _: nullcontext())
+    monkeypatch.setattr(scheduler, "fast_path", lambda *_: nullcontext())
     b = engine.run(run.classifier(), x, y, attack, ids=ids)
     assert torch.equal(a.success, b.success)
     assert torch.equal(a.adversarial_prediction, b.adversarial_prediction)
