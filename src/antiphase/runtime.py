@@ -55,14 +55,13 @@ def use_threads_that_pay(shape: tuple[int, ...]) -> None:
     jobs for many times as long. OMP_NUM_THREADS is obeyed."""
     if "OMP_NUM_THREADS" in os.environ or _begun_with:
         return
-    free = _free_cores()
+    own = _own_threads()
     if max(shape[-2:]) <= SMALL_SIDE:
         torch.set_num_threads(1)
-    elif free < torch.get_num_threads():
+    elif (free := _free_cores()) < torch.get_num_threads():
         torch.set_num_threads(free)
         console.say(
-            f"other processes are at work here: this one takes {free} of {_own_threads()} threads; "
-            "set OMP_NUM_THREADS to choose"
+            f"other processes are at work here: this one takes {free} of {own} threads; set OMP_NUM_THREADS to choose"
         )
 
 
