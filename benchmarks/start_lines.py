@@ -1,4 +1,4 @@
-"""What a command costs before it works, and whether the threads that it takes are the ones that pay."""
+"""What a command costs before it works, and whether the threads that it takes and the way it keeps memory pay."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from benchmarks.bench_models import PAIR
 from benchmarks.timing import Line, Measured, interleaved, timed
 
 BUSY = "import torch; torch.set_num_threads(1); a = torch.randn(512, 512)\nwhile True: a @ a"
-# for each line on its standard input, it trains for a second and says what a step took; threads as a command would take them
+# for each line on its standard input, it trains for a second and says what a step took; threads and memory as of a command
 STEPS = """
 import sys, time
-from antiphase.cli import environ_for_threads
+from antiphase.cli import environ_for_threads, keep_freed_memory
 environ_for_threads()
+keep_freed_memory()
 import torch
 from antiphase.data import load
 from antiphase.models import Differential, ViTConfig
@@ -30,12 +31,13 @@ from antiphase.runtime import use_threads_that_pay
 from antiphase.training import TrainConfig
 from antiphase.training.loop import Learner
 from antiphase.training.tasks import CrossEntropy
-data, width = sys.argv[1], int(sys.argv[2])
-batch = load(data, "train").subset(64).all
+data, width, images, depth = sys.argv[1], *map(int, sys.argv[2:])
+batch = load(data, "train").subset(images).all
 shape = tuple(batch.pixels.shape[1:])
 use_threads_that_pay(shape)
 patch = 2 if shape[-1] == 8 else 4
-model = build(ViTConfig(patch=patch, width=width, heads=4, attention=(Differential(),)), shape=shape, classes=10)
+config = ViTConfig(depth=depth, patch=patch, width=width, heads=4, attention=(Differential(),))
+model = build(config, shape=shape, classes=10)
 learner = Learner(model.train(), TrainConfig(), CrossEntropy())
 for _ in range(3):
     learner.update(batch, lr=1e-3)
@@ -78,7 +80,8 @@ def threads_of_several(data: str, width: int, processes: int, n: int) -> Measure
     """The same of so many processes that run at once, all with the default, with one thread or with all: their mean step."""
     ratios = []
     with ExitStack() as stack:
-        teams = [_team(stack, data, width, count, processes) for count in (None, 1, os.cpu_count() or 1)]
+        counts = {}, {"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": str(os.cpu_count() or 1)}
+        teams = [_team(stack, (data, width, 64, 1), count, processes) for count in counts]
         for team in teams:
             _step(team)  # to warm up
         for i in range(n):
@@ -88,11 +91,22 @@ def threads_of_several(data: str, width: int, processes: int, n: int) -> Measure
     return Measured(ratios, {"cores": str(os.cpu_count())})
 
 
-def _team(stack: ExitStack, data: str, width: int, count: int | None, processes: int) -> list[subprocess.Popen[str]]:
-    """Processes that are ready to train, each with so many threads, or with those that a command takes."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
-    env = plain if count is None else plain | {"OMP_NUM_THREADS": str(count)}
-    command = [sys.executable, "-c", STEPS, data, str(width)]
+def kept_memory(depth: int, n: int) -> Measured:
+    """(a step where the allocator works by glibc's defaults) / (one as a command has it), each in a process of its own."""
+    one = {"OMP_NUM_THREADS": "1"}
+    with ExitStack() as stack:
+        plain, kept = (_team(stack, ("cifar10", 192, 128, depth), one | env, 1) for env in ({"GLIBC_TUNABLES": ""}, {}))
+        return Measured([a / b for a, b in interleaved(partial(_step, plain), partial(_step, kept), n, warm=1)])
+
+
+def _team(
+    stack: ExitStack, trains: tuple[str, int, int, int], env: dict[str, str], processes: int
+) -> list[subprocess.Popen[str]]:
+    """Processes that are ready to train on this data at this width, batch and depth; threads and memory as of a command, but for
+    what `env` says."""
+    ours = ("OMP_", "GOMP_", "MALLOC_", "GLIBC_")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(ours)} | env
+    command = [sys.executable, "-c", STEPS, *map(str, trains)]
     team = [
         stack.enter_context(subprocess.Popen(command, env=env, stdin=PIPE, stdout=PIPE, text=True))
         for _ in range(processes)
@@ -131,6 +145,15 @@ START_LINES = (
             "<= 1.20",
             start_vs_imports,
         ),
+    }
+    | {
+        f"kept-memory-depth-{depth}": Line(
+            "time of a training step (paper scale, depth "
+            f"{depth}, batch 128, CIFAR-10) by glibc's own rules of when to give memory back / by those of a command",
+            ">= 1.00",
+            partial(kept_memory, depth),
+        )
+        for depth in (1, 4)
     }
     | {
         f"threads-{data}-beside-{busy}": Line(

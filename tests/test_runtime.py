@@ -1,6 +1,7 @@
 """Every random number belongs to one example and does not depend on its neighbours."""
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -91,6 +92,30 @@ def test_a_command_takes_the_cores_that_others_leave_and_a_number_that_was_asked
     )
     assert done.stdout.split() == threads.split(), done.stderr
     assert ("other processes are at work here" in done.stderr) == (not asked and threads[0] != "4")
+
+
+FAULTS = """
+import resource
+import numpy as np
+from antiphase.cli import keep_freed_memory
+keep_freed_memory()
+def page_faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(20):
+        np.ones(400_000) + np.ones(400_000) + np.ones(400_000)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+page_faults()
+print(page_faults())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator is that of another C library")
+@pytest.mark.parametrize(("asked", "kept"), [({}, True), ({"MALLOC_MMAP_THRESHOLD_": "100000"}, False)])
+def test_a_command_does_not_give_the_memory_of_freed_arrays_back_unless_it_was_told_to(asked, kept):
+    """Pages of arrays of 3 MB that are made and freed again and again: 800 each."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    done = subprocess.run([sys.executable, "-c", FAULTS], env=plain | asked, capture_output=True, text=True, check=True)
+    assert (int(done.stdout) < 800) == kept
 
 
 @pytest.mark.slow

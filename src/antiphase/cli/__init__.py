@@ -5,9 +5,11 @@ Exit codes: 0 done, 1 the run failed (it diverged), 2 the input was refused (one
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": (-3, 2**30), "MALLOC_TRIM_THRESHOLD_": (-1, 2**31 - 1)}  # mallopt's option, bytes
 COMMANDS = {
     "demo": "Train a ViT and its differential twin on digits, attack, measure, compare, report: about a minute.",
     "train": "Train a ViT or DiffViT; the same command goes on where a killed run stopped.",
@@ -73,8 +75,26 @@ def environ_for_threads() -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 
 
+def keep_freed_memory() -> None:
+    """Let glibc keep the memory of freed tensors for the next ones; what the user set stays.
+
+    By default it gives large blocks back to the kernel and asks for them again, page by page, at every step of a training.
+    The variables are for processes that this one starts: its own allocator has read them already and must be called.
+    """
+    if any(name in os.environ for name in (*MALLOC, "GLIBC_TUNABLES")):
+        return
+    os.environ.update({name: str(value) for name, (_, value) in MALLOC.items()})
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # not glibc
+        return
+    for option, value in MALLOC.values():
+        mallopt(option, value)
+
+
 def entry() -> None:
     environ_for_threads()
+    keep_freed_memory()
     code = main(sys.argv[1:])
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         _end_at_once(code)
