@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from antiphase import runtime
 from antiphase.attacks.losses import cross_entropy
 from antiphase.data.imageset import Batch
-from antiphase.models.taps import attention_layers, explicit
+from antiphase.models.taps import attention_layers, look
 
 Objective = Callable[[Tensor], Tensor]  # points (B, C, H, W) -> (B,)
 Step = Callable[[Tensor, Tensor, float], Tensor]  # point, gradient, share of the full step -> the next point, projected
@@ -94,12 +94,11 @@ def _energies(classifier: nn.Module, z: Tensor, vs: list[Tensor]) -> dict[int, t
     names = list(attention_layers(classifier))
 
     def maps(pixels: Tensor) -> dict[int, tuple[Tensor, ...]]:
-        with explicit(classifier) as record:
-            classifier(pixels)
-            return {
-                i: (record[n].signal,) if record[n].noise is None else (record[n].signal, record[n].combined)
-                for i, n in enumerate(names)
-            }
+        record = look(classifier, pixels)
+        return {
+            i: (record[n].signal,) if record[n].noise is None else (record[n].signal, record[n].combined)
+            for i, n in enumerate(names)
+        }
 
     by_layer: dict[int, list[Tensor]] = {}
     for v in vs:

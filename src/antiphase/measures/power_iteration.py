@@ -14,6 +14,7 @@ from antiphase import runtime
 from antiphase.config import InputError
 
 WINDOW = 5  # iterations over which the value must stand still
+FEWER = 0.8  # of the examples that are looked at: from here on those that stand still are left out
 
 
 class SingularValue(NamedTuple):
@@ -33,12 +34,14 @@ def sigma_max(
     *,
     ids: NDArray[np.int64] | None = None,
     seed: int = 0,
+    whole: bool = False,
 ) -> SingularValue:
     """sigma_max(df/dx) of each example of f: (B, ...) -> (B, ...), by v <- J'(J v) / ||.||, forward then reverse mode.
 
     Row i of f may depend on row i of x alone. Each example stops on its own, when its value has grown by less than
-    `tolerance` (relative) over 5 iterations, so it does not depend on its neighbours. The start is drawn from the stream
-    of `ids` (0, 1, ... when not given). The value is sqrt(||J'J v||), between ||J v|| and sigma_max.
+    `tolerance` (relative) over 5 iterations, and is left out from then on; the others do not notice but for the rounding of a
+    batch of another size. `whole` is for an f that holds something of each row, and so takes all of them or none. The start
+    is drawn from the stream of `ids` (0, 1, ... when not given). The value is sqrt(||J'J v||), between ||J v|| and sigma_max.
     A fused kernel has no forward mode: call it inside `taps.explicit(model)` where f is a model or a part of one.
     """
     if iterations < 1:
@@ -48,21 +51,27 @@ def sigma_max(
     pull = torch.func.vjp(f, x)[1]
     value, direction = torch.zeros(len(x), dtype=torch.float64), v.clone()
     taken, active = torch.zeros(len(x), dtype=torch.int64), torch.ones(len(x), dtype=torch.bool)
+    rows = torch.arange(len(x))  # that are looked at; x, v and the history are theirs
     history: list[Tensor] = []
     for _ in range(iterations):
         (back,) = pull(runtime.jvp(f, x, v))
         history.append(_length(back).sqrt())
         if not history[-1].isfinite().all():
             raise InputError("the Jacobian is not finite: the weights or the images are broken")
-        better = active & (history[-1] >= value)
-        value[better] = history[-1][better]
-        direction[better] = v[better]
-        taken[active] += 1
+        going = active[rows]
+        better = going & (history[-1] >= value[rows])
+        value[rows[better]] = history[-1][better]
+        direction[rows[better]] = v[better]
+        taken[rows[going]] += 1
         v = _unit(back, v)
         if len(history) > WINDOW:
-            active &= history[-1] - history[-1 - WINDOW] > tolerance * history[-1]
-        if not active.any():
+            going &= history[-1] - history[-1 - WINDOW] > tolerance * history[-1]
+            active[rows] = going
+        if not going.any():
             break
+        if not whole and int(going.sum()) <= FEWER * len(rows):
+            rows, x, v, history = rows[going], x[going], v[going], [past[going] for past in history[-WINDOW:]]
+            pull = torch.func.vjp(f, x)[1]
     return SingularValue(value, direction, taken, ~active)
 
 

@@ -173,7 +173,7 @@ def block_sigma(
         for raw in images.batches(batch_size):
             with clock.part(len(raw.ids)), explicit(classifier):
                 values = [
-                    sigma_max(call.block, call.before, iterations, tolerance, ids=raw.ids, seed=seed).value
+                    call.sigma(iterations, tolerance, raw.ids, seed)
                     for call in block_calls(classifier, raw.to(device).pixels)
                 ]
             parts.append(torch.stack(values, dim=1).numpy())
@@ -213,6 +213,11 @@ class BlockCall(NamedTuple):
     before: Tensor  # (B, ...)
     after: Tensor  # (B, ...)
     block: Callable[[Tensor], Tensor]  # the block itself, with whatever else it was called with
+    alone: bool  # it was called with nothing else that could belong to single examples
+
+    def sigma(self, iterations: int, tolerance: float, ids: NDArray[np.int64], seed: int) -> Tensor:
+        """sigma_max(dh^(k) / dh^(k-1)) at `before`, a lower bound: (B,)"""
+        return sigma_max(self.block, self.before, iterations, tolerance, ids=ids, seed=seed, whole=not self.alone).value
 
 
 def block_calls(classifier: nn.Module, pixels: Tensor) -> list[BlockCall]:
@@ -255,7 +260,8 @@ def _keep(
     out: Any,
 ) -> None:
     again = partial(_call, block, args[1:], kwargs)
-    calls.append(BlockCall(layer, attention, record[layer].noise is not None, args[0], _first(out), again))
+    alone = all(more is None or isinstance(more, bool | int | float | str) for more in (*args[1:], *kwargs.values()))
+    calls.append(BlockCall(layer, attention, record[layer].noise is not None, args[0], _first(out), again, alone))
 
 
 def _call(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], h: Tensor) -> Tensor:

@@ -215,9 +215,7 @@ def _operator_norms(
 
 
 def _term(classifier: nn.Module, name: str, gated: frozenset[str], term: int, x: Tensor) -> Tensor:
-    with explicit(classifier) as record:
-        classifier(x)
-        return couple(record, "branches", gated)[name].with_lambda_inside.terms[term]
+    return couple(look(classifier, x, [name]), "branches", gated)[name].with_lambda_inside.terms[term]
 
 
 def _sigma(
@@ -398,10 +396,8 @@ def _row_sum_moves(
     v = torch.from_numpy(runtime.normal((seed, "rows"), batch.ids, tuple(x.shape[1:]))).to(x)
 
     def maps(pixels: Tensor) -> dict[str, tuple[Tensor, ...]]:
-        with explicit(classifier) as record:
-            classifier(pixels)
-            two = {name: maps for name, maps in record.items() if maps.noise is not None}
-            return {n: (m.combined, m.lam) if n in gated else (m.combined,) for n, m in two.items()}
+        two = {name: maps for name, maps in look(classifier, pixels).items() if maps.noise is not None}
+        return {n: (m.combined, m.lam) if n in gated else (m.combined,) for n, m in two.items()}
 
     with torch.no_grad():
         pushed = runtime.jvp(maps, x, v)
