@@ -63,9 +63,6 @@ calibrate: $(VENV)/.dev
 faults: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.faults
 
-# Large tensors are freed and allocated at every step: glibc gives their memory back to the kernel each time, unless it is told not to.
-KEEP_MEMORY := MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=2147483647
-
 # Goes on with the replication (benchmarks/replication.py): two processes of one thread each, at low priority, in a checkout of
 # its own at a fixed commit, so that edits here do not reach it. It takes days; stop it at any time.
 REPLICATION := 6fe91c85e2e6
@@ -73,7 +70,7 @@ replication:
 	test -e runs/replication/Makefile || git worktree add --force --detach runs/replication $(REPLICATION)
 	git -C runs/replication checkout --quiet --detach $(REPLICATION)
 	$(MAKE) -C runs/replication $(VENV)/.user
-	cd runs/replication && export OMP_NUM_THREADS=1 $(KEEP_MEMORY) && for process in 1 2; do \
+	cd runs/replication && export OMP_NUM_THREADS=1 && for process in 1 2; do \
 		nice -n 15 $(BIN)/python -m benchmarks.replication --ledger $(CURDIR)/results/replication & \
 	done; wait
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 
 from antiphase import console
+from antiphase.cli import keep_freed_memory
 from antiphase.files import read_json, sha256, write_json
 from antiphase.models.config import Differential
 from antiphase.paper.catalog import to_run
@@ -241,6 +242,7 @@ def main() -> None:
         print(f"{stage(ledger)} files are in the index")
     else:
         torch.set_num_threads(1)
+        keep_freed_memory()
         for number, block in enumerate(BLOCKS, 1):
             if not asked.blocks or number in asked.blocks:
                 compute(block, Workplace(ledger, scale=block.scale))
