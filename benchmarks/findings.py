@@ -9,7 +9,8 @@ finding     a line of a study by its label and reading: the value with its inter
 matrix      a table of the paper: `matrix table1 cpu`
 table       lines of a study side by side; `columns` and `rows` below it: LABEL @ READING = HEADING, with {} for the row
 claims      the verdicts at a scale: `claims cpu`, or of some: `claims cpu: K1 K2`
-outcomes    one row per claim, by the largest of these scales that decides it: `outcomes paper desk cpu`, or of some: `...: K`
+outcomes    one row per claim, by the largest of these scales that decides it: `outcomes paper desk cpu`, or of some: `...: K`;
+            below the table those that no scale decides yet
 computing   what the rows of a scale took: `computing cpu`
 minutes     what each study took whose cells are all there, beside its estimate: `minutes cpu`
 figure      a figure of the paper for README.md, its picture and data in docs/figures: `figure fig2 cpu`
@@ -214,7 +215,13 @@ def outcomes(source: Source, wanted: str) -> str:
         "less",
     ]
     kinds = source.kinds(scales[-1])
-    return "\n" + _rows([head, ["---"] * len(head), *(_outcome(of, *kinds[of[scales[0]]["claim"]]) for of in chosen)])
+    rows = [_outcome(of, *kinds[of[scales[0]]["claim"]]) for of in chosen]
+    missing = defaultdict(list)
+    for claim, says, outcome, *_, why, _less_of in rows:
+        if outcome == f"**{NOT_YET}**":
+            missing[why].append(f"**{claim}** ({says})")
+    table = _rows([head, ["---"] * len(head), *(row for row in rows if row[2] != f"**{NOT_YET}**")])
+    return "\n" + table + "".join(f"\n{NOT_YET.capitalize()}, {why}: {'; '.join(of)}.\n" for why, of in missing.items())
 
 
 def _outcome(by_scale: dict[str, Line], deep: bool, outside: bool) -> list[str]:
@@ -243,7 +250,11 @@ def _outcome(by_scale: dict[str, Line], deep: bool, outside: bool) -> list[str]:
         "; ".join(words) or f"**{NOT_YET}**",
         scale or "-",
         *effect,
-        _why(verdict["why"]) if scale else "needs a published pair of CLIPs" if outside else "its rows are missing",
+        _why(verdict["why"])
+        if scale
+        else "since it needs a published pair of CLIPs"
+        if outside
+        else "since rows are missing",
         _less(scale, deep) if scale else "-",
     ]
 

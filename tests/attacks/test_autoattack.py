@@ -92,6 +92,17 @@ def test_a_zero_budget_fools_nothing(victim, few):
     result = run(victim, few, AutoAttack(within=Linf(0)))
     assert not result.success.any()
     assert result.backwards.sum() == 0
+    assert result.broken_by.tolist() == [-1] * len(few.labels)
+    assert len(result.stages) == 4
+
+
+@pytest.mark.usefixtures("short")
+def test_a_sweep_from_a_zero_budget_says_which_stage_fooled(victim, few):
+    attacks = [AutoAttack(within=Linf(eps)) for eps in (0, "16/255")]
+    zero, large = engine.sweep(victim, few.pixels, few.labels, attacks, ids=few.ids)
+    assert zero.stages == large.stages
+    assert torch.equal(large.broken_by >= 0, large.success & large.correct)
+    assert large.success.any()
 
 
 @pytest.mark.usefixtures("short")

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from antiphase.attacks.engine import AttackResult, Examples
 
 
+def stage_names(attack: Attack) -> tuple[str, ...]:
+    """Of its stages; none of an attack that is its only one."""
+    return () if attack.stages == (attack,) else tuple(stage.name for stage in attack.stages)
+
+
 @dataclass
 class StagedAttack:
     """All stages of an attack on its examples. Every stage is judged before the next begins, by the model in full.
@@ -52,7 +57,7 @@ class StagedAttack:
                 standing = self._run_stage(number, stage, torch.nonzero(standing)[:, 0])
             self._report(stage, standing)
         examples.advance(int(standing.sum() + (~attacked).sum()), "")
-        names, fooled = tuple(stage.name for stage in stages), self.broken_by >= 0
+        names, fooled = stage_names(self.attack), self.broken_by >= 0
         counts = {name: int((self.broken_by == number).sum()) for number, name in enumerate(names)}
         examples.flags += stage_flags(counts, len(examples.x))
         if examples.eot_samples == 1:  # a randomised model differs from itself in any precision

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from antiphase import console, runtime
-from antiphase.attacks.autoattack import StagedAttack
+from antiphase.attacks.autoattack import StagedAttack, stage_names
 from antiphase.attacks.changed_pixels import ChangedPixels
 from antiphase.attacks.compiled import Compile, forwards_at_most, should_compile
 from antiphase.attacks.config import PGD, Attack, Label, MinimalL2, MinimumNorm, Square
@@ -34,6 +34,7 @@ from antiphase.attacks.red_flags import (
     check_inputs,
     check_logits,
     check_model,
+    check_on_grid,
     check_untouched,
     model_flags,
     order_flags,
@@ -41,7 +42,7 @@ from antiphase.attacks.red_flags import (
 )
 from antiphase.attacks.registry import ALGORITHMS
 from antiphase.attacks.scheduler import Scheduler
-from antiphase.attacks.threat_model import SLACK, Linf, ThreatModel
+from antiphase.attacks.threat_model import SLACK, Linf, Patch, ThreatModel
 from antiphase.config import InputError, fingerprint
 
 AttackFunction = Callable[[nn.Module, Tensor, Tensor], Tensor]  # any attack of somebody else's: (model, x, y) -> x_adv
@@ -152,6 +153,8 @@ def run(
         return smallest_of_all(attack, run_part, label=label, journal=journal, clean_predictions=clean_predictions)
     threat_model = attack.within if isinstance(attack, Attack) else within
     check_inputs(classifier, x, y, threat_model)
+    if eight_bit and isinstance(threat_model, Patch):
+        check_on_grid(x)
     device = next((p.device for p in classifier.parameters()), torch.device("cpu"))
     with runtime.frozen(classifier), console.progress(label, total=len(x)) as advance:
         few = None
@@ -179,13 +182,16 @@ def run(
             if journal is not None:
                 question = [attack, seed, protocol, eight_bit, digest_of_weights(classifier)]
                 kept = Journal(journal, fingerprint(question))
-            if attack.stages != (attack,):
+            if stage_names(attack):
                 return StagedAttack(examples, attack, compile, kept).run()
             compiling = should_compile(compile, classifier, x[:1].to(device), forwards_at_most(attack, len(x)))
             algorithm = ALGORITHMS[type(attack)](attack, examples)
             every = protocol == "paper"
             Scheduler(examples, attack, algorithm, every_restart=every, compiling=compiling, journal=kept).run()
-        return examples.result(threat_model)
+        result = examples.result(threat_model)
+        if isinstance(attack, Attack) and (names := stage_names(attack)):  # at a budget of 0 no stage was tried
+            return replace(result, broken_by=torch.full((len(x),), -1), stages=names)
+        return result
 
 
 def _uses_gradients(attack: Attack | AttackFunction) -> bool:
@@ -244,10 +250,14 @@ def sweep(
     check_nested(attacks)
     ids = np.arange(len(x)) if ids is None else ids
     attacks = by_budget(attacks)
-    settings = {"protocol": "paper" if protocol == "paper" else "fast", **kwargs}
+    shared = {"protocol": "paper" if protocol == "paper" else "fast", **kwargs}
+    journal: Path | None = shared.pop("journal", None)
     results: dict[int, AttackResult] = {}
     for budget, after in sweep_order(len(attacks), protocol):
         smaller, larger = (None if number is None else results[number] for number in neighbours(budget, after))
+        settings = shared
+        if journal is not None:  # one for each budget
+            settings = shared | {"journal": journal.with_name(f"{journal.name}-{float(attacks[budget].within.eps):g}")}
         known = smaller
         if known is None and larger is not None:
             known = _before_any(larger)

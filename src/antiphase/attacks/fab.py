@@ -14,7 +14,7 @@ from torch import Tensor
 from antiphase.attacks.config import FAB
 from antiphase.attacks.losses import class_logit
 from antiphase.attacks.scheduler import StepResult
-from antiphase.attacks.threat_model import L2, ThreatModel
+from antiphase.attacks.threat_model import L2, SLACK, ThreatModel
 
 if TYPE_CHECKING:
     from antiphase.attacks.engine import Examples
@@ -67,7 +67,8 @@ class FABAlgorithm:
 
     def after_forward(self, state: FABState, values: Tensor, fooled: Tensor) -> StepResult[FABState]:
         within = self.attack.within
-        inside = fooled & (within.size(state.adv - state.x) <= float(within.eps)).cpu()
+        moved = within.size(state.adv.cpu().double() - state.x.cpu().double())
+        inside = fooled & (moved <= float(within.eps) + SLACK)  # as it will be judged
         takes_step = ~fooled | state.back.cpu()
         drawn_back = ~takes_step.to(state.back.device)
         nearer = state.x + self.attack.beta * (state.adv - state.x)

@@ -63,6 +63,16 @@ def check_inputs(classifier: nn.Module, x: Tensor, y: Tensor, within: ThreatMode
 FEW = 4  # images on which a model is tried before an attack
 
 
+def check_on_grid(x: Tensor) -> None:
+    """Refuse images that rounding to 255ths would change outside of a patch."""
+    apart = (x * 255 - (x * 255).round()).abs().amax() / 255
+    if apart > 1e-5:
+        raise InputError(
+            f"eight_bit with a patch needs images on the grid of 255ths, and these are up to {float(apart):.2g} off it: rounding "
+            "would change pixels outside of the patch; round the images first"
+        )
+
+
 def check_model(classifier: nn.Module, x: Tensor, *, gradients: bool) -> Tensor:
     """Refuse a model on which an attack would fail for another reason than robustness, found out on a few images x.
 
@@ -171,6 +181,10 @@ def check_logits(logits: Tensor, n: int, y: Tensor) -> None:
     """Refuse logits that are not one row of class scores per image or are NaN, and labels that are none of the classes."""
     if logits.ndim != 2 or len(logits) != n or not logits.shape[1]:
         raise InputError(f"the model returned shape {tuple(logits.shape)} for {n} images: expected ({n}, classes)")
+    if logits.shape[1] == 1:
+        raise InputError(
+            "the model has one class, of which no prediction can change: of a single score z return the two columns 0 and z"
+        )
     if logits.is_meta or not logits.is_floating_point():
         kind = "logits without values (its weights are on the meta device)" if logits.is_meta else f"{logits.dtype}"
         raise InputError(f"the model returned {kind}: expected floats, a score for each class")
@@ -242,8 +256,8 @@ class RedFlagCounts:
         for name, count in zip(self.NAMES, counts):
             getattr(self, name)[row] = count
 
-    def flags(self, random_start: bool, fooled: int) -> list[str]:
-        """Signs that the attack was weaker than it should have been; it fooled `fooled` examples."""
+    def flags(self, random_start: bool, successes: int) -> list[str]:
+        """Signs that the attack was weaker than it should have been; so many of its restarts succeeded."""
         n = len(self.failed)
         zero, bad = int((self.zero_gradient > 0).sum()), int((self.bad_gradient > 0).sum())
         failed, flat = int(self.failed.sum()), int(self.failed_without_rise.sum())
@@ -255,9 +269,10 @@ class RedFlagCounts:
             flags.append(f"the gradient was exactly zero for {zero} of {n} images: the loss or the model hides it")
         if flat > 0.2 * failed and flat >= 5:
             flags.append(f"the loss did not rise in {flat} of {failed} restarts that failed: the step may be too large")
-        if by_noise >= 0.9 * fooled and by_noise > 0.05 * n:
+        if by_noise >= 0.9 * successes and by_noise > 0.05 * n:
             flags.append(
-                f"random starts alone fooled {by_noise} times where the attack fooled {fooled} images: its gradient does not help"
+                f"random starts alone succeeded {by_noise} times where the attack succeeded {successes} times: its gradient does "
+                "not help"
             )
         return flags
 

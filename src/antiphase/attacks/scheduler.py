@@ -134,8 +134,8 @@ class Scheduler:
                     self.examples.compiled = self.fast is not None
                 while len(slots.row):
                     slots, state = self._iterate(slots, state)
-        fooled = int(self.examples.changed_in_restart.any(dim=0).sum())
-        self.examples.flags += self.counts.flags(self.algorithm.random_start, fooled)
+        successes = int(self.examples.changed_in_restart.sum())
+        self.examples.flags += self.counts.flags(self.algorithm.random_start, successes)
 
     def _image_for_folding(self) -> Tensor | None:
         """On which it is seen which batch norms follow a convolution; None where they are better left alone: for a model that

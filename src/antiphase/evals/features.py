@@ -26,6 +26,7 @@ from antiphase.files import Damaged
 from antiphase.models.classifier import Normalized
 from antiphase.models.clip import CLIP, VisionTower
 from antiphase.models.fast_path import fast_path
+from antiphase.models.forwards import replaced
 from antiphase.models.run import Run
 from antiphase.runtime import frozen
 from antiphase.tensors import read_tensors, write_tensors
@@ -133,7 +134,12 @@ def class_token(model: nn.Module, pixels: Tensor) -> Tensor:
     visual = model.visual if isinstance(model, CLIP) else model
     assert isinstance(visual, Normalized)
     vit: Any = visual.model.vit if isinstance(visual.model, VisionTower) else visual.model
-    features: Tensor = vit.forward_head(vit.forward_features(visual.normalize(pixels)), pre_logits=True)
+    with replaced({vit.head: _as_it_is}):  # the ViT itself is called, of which the fast path knows what it reads
+        features: Tensor = vit(visual.normalize(pixels))
+    return features
+
+
+def _as_it_is(features: Tensor) -> Tensor:
     return features
 
 

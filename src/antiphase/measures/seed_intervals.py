@@ -252,10 +252,10 @@ def combined(groups: Sequence[tuple[float, PerSeed]]) -> Estimate | None:
         size = group.values.shape[-1]
         own = weight**2 * group.values.var(axis=-1, ddof=1) / size if size > 1 else np.nan
         between, divisor = between + own, divisor + own**2 / max(size - 1, 1)
-    at_zero = _wider_at_zero(value, groups)
-    variance, whole = (between + np.maximum(shared, 0.0)) * at_zero, whole * at_zero
+    variance, at_zero = between + np.maximum(shared, 0.0), _wider_at_zero(value, groups)
     with np.errstate(divide="ignore", invalid="ignore"):
         df = np.where(divisor > 0, variance**2 / divisor, np.inf)[()]
+    variance, whole = variance * at_zero, whole * at_zero  # a factor is no knowledge of the spread: df stays
     return Estimate(
         value,
         variance,

@@ -158,7 +158,8 @@ def attack_smoothed(
 
     The stand-in's boundary is not quite that of the smoothed model, and close to either of them a vote is undecided. So the
     perturbation is shortened and lengthened, and the first length at which the vote is decided (PREDICT, at alpha divided by
-    the number of lengths) counts. Only such a distance bounds the true radius from above.
+    the number of lengths) counts. Only such a distance bounds the true radius from above. Of an image on which the stand-in
+    answers another class than the vote there is none.
     """
     q, batch = question, images.all
     smoothed = Smoothed(classifier, q.sigma, images.shape, draws=q.draws, seed=q.seed).to(device)
@@ -171,11 +172,12 @@ def attack_smoothed(
     result = engine.run(
         smoothed, batch.pixels, own, q.attack, **settings, label=label, compile="never", clean_predictions=clean
     )
-    found = np.where(result.success.numpy(), result.distance.numpy(), np.inf)
+    agrees = logits.argmax(dim=1).numpy() == own.numpy()  # else the stand-in is "fooled" by the image itself
+    found = np.where(result.success.numpy() & agrees, result.distance.numpy(), np.inf)
     distance, predicted = np.full(len(images), np.inf), own.numpy().copy()
     with runtime.at_rest(classifier), fast_path(classifier):
         for row in np.flatnonzero(np.isfinite(found)):
-            x, adversarial = batch.pixels[row], result.adversarial[row]
+            x, adversarial = batch.pixels[row], result.pixels.changed[int(row)]
             noise = stream(q.seed, "confirm", int(batch.ids[row]))
             for length in OUTWARD:
                 there = (x + length * (adversarial - x)).clamp(0, 1)

@@ -27,37 +27,53 @@ def fast_path(model: nn.Module, image: Tensor | None = None) -> Iterator[None]:
     """Inside, every plain timm ViT embeds patches by a matrix product, and its last block returns the class token only. With an
     image, (1, C, H, W), batch norms are computed with the convolutions before them (models/folded_norms.py): eval mode only.
 
-    Equal to the full computation but for the rounding of matrix products of another shape. A model with hooks,
-    or with parts of a kind that is not known here, runs in full.
+    Equal to the full computation but for the rounding of matrix products of another shape. A ViT with hooks, or with parts of a
+    kind that is not known here, runs in full, and so does one of which a model calls something else than the ViT itself:
+    whoever calls `forward_features` may read every token.
     """
     forwards: dict[nn.Module, Callable[..., Any]] = {} if image is None else folded_norms(model, image)
     for vit in model.modules():
         if not isinstance(vit, VisionTransformer):
             continue
-        if _takes_class_token_only(vit):
-            forwards[vit.blocks[-1]] = partial(_class_token_only, vit.blocks[-1])
+        if _reads_class_token_only(vit) and untouched(vit):
+            forwards[vit], under_way = announced(vit)
+            forwards[vit.blocks[-1]] = partial(_class_token_only, vit.blocks[-1], under_way)
         if _takes_patch_product(vit.patch_embed):
             forwards[vit.patch_embed] = partial(_embed_patches, vit.patch_embed)
     with replaced(forwards):
         yield
 
 
-def read_at_class_token(model: nn.Module) -> set[nn.Module]:
-    """The attention layers of plain timm ViTs of whose output nothing but the class token is read: the last ones."""
+def read_at_class_token(model: nn.Module) -> dict[nn.Module, Any]:
+    """The attention layers of plain timm ViTs, each with its ViT, of whose output nothing but the class token is read while the
+    ViT itself is called (`announced`): the last ones."""
     vits = (vit for vit in model.modules() if isinstance(vit, VisionTransformer))
-    return {vit.blocks[-1].attn for vit in vits if _reads_class_token_only(vit)}
+    return {vit.blocks[-1].attn: vit for vit in vits if _reads_class_token_only(vit)}
 
 
-def _takes_class_token_only(vit: Any) -> bool:
-    return _reads_class_token_only(vit) and untouched(vit.blocks[-1])
+def announced(vit: Any) -> tuple[Callable[..., Any], list[bool]]:
+    """A forward for a ViT that computes what its own does, and a list whose only entry is True meanwhile."""
+    under_way = [False]
+    own = vit.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        under_way[0] = True
+        try:
+            return own(*args, **kwargs)
+        finally:
+            under_way[0] = False
+
+    return forward, under_way
 
 
 def _reads_class_token_only(vit: Any) -> bool:
-    """Whether nothing but the class token of the last block is read, and that block is a plain one."""
+    """Whether a call of the ViT reads nothing but the class token of the last block, and that block is a plain one."""
     block = vit.blocks[-1]
     plain = [block.ls1, block.ls2, block.drop_path1, block.drop_path2, vit.fc_norm] if type(block) is Block else []
     return (
         bool(plain)
+        and type(vit) is VisionTransformer
+        and not {"forward_features", "forward_head"} & vars(vit).keys()
         and vit.global_pool == "token"
         and vit.attn_pool is None
         and all(isinstance(m, nn.Identity) for m in plain)
@@ -65,9 +81,10 @@ def _reads_class_token_only(vit: Any) -> bool:
     )
 
 
-def _class_token_only(block: Any, x: Tensor) -> Tensor:
-    """(B, N, D) -> (B, 1, D); in full where the attention layer computes otherwise by now, as in an intervention"""
-    if "forward" in vars(block.attn):
+def _class_token_only(block: Any, under_way: list[bool], x: Tensor) -> Tensor:
+    """(B, N, D) -> (B, 1, D); in full where not the ViT itself was called, or its attention layer computes otherwise by now, as
+    in an intervention"""
+    if not under_way[0] or "forward" in vars(block.attn):
         whole: Tensor = type(block).forward(block, x)
         return whole
     token = x[:, :1] + first_token(block.attn, block.norm1(x))

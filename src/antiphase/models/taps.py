@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from antiphase.config import InputError, checked_arguments
 from antiphase.models.adapters import adapter_of, read
 from antiphase.models.attention import Branches, branches
-from antiphase.models.fast_path import read_at_class_token
+from antiphase.models.fast_path import announced, read_at_class_token
 from antiphase.models.forwards import replaced
 from antiphase.runtime import frozen
 
@@ -93,22 +93,27 @@ def look(model: nn.Module, x: Tensor, layers: Collection[str] | None = None) -> 
 
 def look_at_what_is_read(model: nn.Module, x: Tensor) -> Record:
     """`look` at every layer, and of a last layer whose other tokens nobody reads at the class token's row alone."""
-    last = [name for name, module in attention_layers(model).items() if module in read_at_class_token(model)]
+    vits = read_at_class_token(model)
+    last = [(name, module) for name, module in attention_layers(model).items() if module in vits]
     if len(last) != 1:
         return look(model, x)
-    with explicit(model) as record:
-        model.get_submodule(last[0]).forward = partial(
-            _first_token_then_stop, model.get_submodule(last[0]), record, last[0]
-        )
+    ((name, module),) = last
+    forward, under_way = announced(vits[module])
+    with explicit(model) as record, replaced({vits[module]: forward}):
+        module.forward = partial(_first_token_then_stop, module, record, name, under_way)
         with suppress(Enough):
             model(x)
     return record
 
 
-def _first_token_then_stop(module: nn.Module, record: Record, name: str, *args: Any, **kwargs: Any) -> Any:
+def _first_token_then_stop(
+    module: nn.Module, record: Record, name: str, under_way: list[bool], *args: Any, **kwargs: Any
+) -> Any:
+    """All tokens where it is not the ViT itself that was called: whoever called may read them."""
     adapter = adapter_of(module)
     assert adapter is not None
-    record[name] = branches(adapter(module, *args, **kwargs).at_first_token)
+    heads = adapter(module, *args, **kwargs)
+    record[name] = branches(heads.at_first_token if under_way[0] else heads)
     raise Enough
 
 

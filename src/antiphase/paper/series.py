@@ -166,12 +166,16 @@ def fooled_within(radius: float) -> Values:
 PAIRS = ("own", "untrained", "shuffled", "pseudo")  # the two branches of a head, and the controls
 
 
-def mean_of(name: str, layer: int | None = None, **only: Any) -> Values:
-    """The mean of a column over an image's rows: heads, and layers where none is named."""
+def mean_of(name: str, layer: int | None = None, *, relative_to: str | None = None, **only: Any) -> Values:
+    """The mean of a column over an image's rows: heads, and layers where none is named. Of each row it is divided by another
+    column where that is named."""
 
     def values(content: Content) -> tuple[Array, Array]:
         rows = Rows.of(content["rows"])
         column = rows.numbers(name)
+        if relative_to is not None:
+            with np.errstate(all="ignore"):
+                column = column / rows.numbers(relative_to)
         return rows.sums(column, rows.where(layer, **only) & np.isfinite(column))
 
     return values

@@ -42,6 +42,7 @@ READINGS = {
     "L-sample of maps": "local Lipschitz estimate L of the map, mean over images",
     **{f"L-sample of maps, quantile {q}": f"L of the map, {100 * q:g} % quantile over images" for q in QUANTILES},
     "the same per head": "local Lipschitz estimate L per head, mean over layers",
+    "the same relative to the size of the map": "L relative to the size of the map, mean over layers",
     "Spearman of lambda and L over layers": "rank correlation of λ and L over layers",
     "L-sample of maps, mean over layers": "local Lipschitz estimate L of the maps, mean over layers",
     "L-power of maps, mean over layers": "L of the maps by power iteration, mean over layers",

@@ -25,9 +25,9 @@ def lipschitz(grid: Grid, estimator: Estimator = "sample") -> AskVit:
     return ask
 
 
-def sampled(grid: Grid, depth: int, layer: int | None = None) -> dict[str, Series]:
+def sampled(grid: Grid, depth: int, layer: int | None = None, relative_to: str | None = None) -> dict[str, Series]:
     """L-sample of one layer, or its mean over the layers."""
-    return vit_series(grid, depth, lipschitz(grid), mean_of("max", layer))
+    return vit_series(grid, depth, lipschitz(grid), mean_of("max", layer, relative_to=relative_to))
 
 
 def _per_head(name: str, grid: Grid) -> float:
@@ -44,6 +44,8 @@ def lines(grid: Grid) -> list[Line]:
             table.append(line(Label(name, at), series, reading, reference=FIGURE_ONLY, unit=""))
             heads = _per_head(name, grid)
             table.append(line(Label(name, at), series, "the same per head", unit="", divided_by=heads))
+        for name, series in sampled(grid, depth, relative_to="size").items():
+            table.append(line(Label(name, at), series, "the same relative to the size of the map", unit=""))
         for column in ("power", "ascent"):
             for name, series in vit_series(grid, depth, lipschitz(grid, "sharp"), mean_of(column)).items():
                 table.append(line(Label(name, at), series, f"L-{column} of maps, mean over layers", unit=""))
