@@ -65,7 +65,7 @@ faults: $(VENV)/.dev
 
 # Goes on with the replication (benchmarks/replication.py): two processes of one thread each, at low priority, in a checkout of
 # its own at a fixed commit, so that edits here do not reach it. It takes days; stop it at any time.
-REPLICATION := a3a4d84f41c2
+REPLICATION := c7d5a5173e1d
 replication:
 	test -e runs/replication/Makefile || git worktree add --force --detach runs/replication $(REPLICATION)
 	git -C runs/replication checkout --quiet --detach $(REPLICATION)
