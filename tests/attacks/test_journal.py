@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from antiphase.attacks import APGD, FAB, L2, PGD, AutoAttack, Linf, Square
+from antiphase.attacks import APGD, FAB, L2, PGD, AutoAttack, Linf, Square, engine
 from antiphase.attacks.journal import unpack
 from antiphase.config import InputError, fingerprint
 from antiphase.files import seal
@@ -99,6 +99,16 @@ def test_the_journal_of_another_attack_is_refused(victim, few, tmp_path):
         attacked(victim, few, PGD(within=Linf("13/255"), steps=2), tmp_path / "journal")
     with pytest.raises(InputError, match="of our own attacks only"):
         attacked(victim, few, lambda model, x, y: x, tmp_path / "journal")  # noqa: ARG005
+
+
+def test_a_sweep_keeps_a_journal_of_each_budget(victim, few, tmp_path):
+    attacks = [PGD(within=Linf(f"{eps}/255"), steps=2) for eps in (4, 12)]
+    first, again = (
+        engine.sweep(victim, few.pixels, few.labels, attacks, ids=few.ids, journal=tmp_path / "sweep") for _ in range(2)
+    )
+    assert len(list(tmp_path.glob("sweep-*"))) == 2
+    for one, two in zip(first, again):
+        assert torch.equal(one.adversarial, two.adversarial)
 
 
 def test_the_journal_of_another_model_or_of_other_images_is_refused(victim, few, tmp_path):

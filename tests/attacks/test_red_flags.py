@@ -20,6 +20,7 @@ from tests.attacks.harness import Returns, run
         ({"x": lambda x: (x * 255).byte()}, "uint8"),
         ({"x": lambda x: x[0]}, "shape"),
         ({"x": lambda x: x[:0], "y": lambda y: y[:0]}, "n at least 1"),
+        ({"x": lambda x: x + 1e-3 * (x < 0.9), "attack": PGD(within=Patch(width=2)), "bits": True}, "off it"),
         ({"y": lambda y: y + 10}, "out of range for a model of 10 classes"),
         ({"y": lambda y: y - 1}, "label -1|out of range"),
         ({"y": lambda y: y[:-1]}, "labels have shape"),
@@ -34,7 +35,12 @@ def test_what_cannot_be_attacked_is_refused_by_name(change, named, victim, few):
     keep = lambda value: value  # noqa: E731
     x, y = change.get("x", keep)(few.pixels), change.get("y", keep)(few.labels)
     with pytest.raises(InputError, match=named):
-        engine.run(victim, x, y, change.get("attack", PGD(within=Linf(0.1), steps=1)))
+        engine.run(victim, x, y, change.get("attack", PGD(within=Linf(0.1), steps=1)), eight_bit="bits" in change)
+
+
+def test_a_model_of_one_class_is_refused(few):
+    with pytest.raises(InputError, match="two columns 0 and z"):
+        run(Returns(lambda x: x.flatten(1).sum(1, keepdim=True)), few, PGD(within=Linf(0.1), steps=1))
 
 
 def test_a_model_left_in_train_mode_is_refused_only_if_that_matters(victim, few):

@@ -127,6 +127,15 @@ def test_groups_of_models_are_independent_but_for_their_images():
     assert apart.image_variance > 1e-4
 
 
+def test_a_rate_that_varies_less_than_its_threshold_is_given_its_variance_and_no_degrees_of_freedom():
+    """Three seeds near 1, held against 0.9: their own spread says no more than three seeds can."""
+    draw = np.random.default_rng(4)
+    flags = np.stack([draw.random(500) < rate for rate in (0.97, 0.99, 1.0)]).astype(float)
+    rate, against = (estimated([PerImage(flags, ones(3, 500))], lambda a, t=t: a - t) for t in (0.0, 0.9))
+    assert against.variance > 3 * rate.variance
+    assert against.df == pytest.approx(rate.df)
+
+
 def test_a_difference_of_gaps_on_two_samples_adds_their_variances():
     draw = np.random.default_rng(2)
     a, b, c, d = (PerImage(draw.random((3, 100)), ones(3, 100), sample) for sample in ("few", "few", "many", "many"))

@@ -225,6 +225,18 @@ def test_an_adversarial_image_of_the_stand_in_that_the_smoothed_model_does_not_c
     assert np.isinf(attacked.distance).all()
 
 
+def test_of_an_image_on_which_the_stand_in_disagrees_nothing_is_said(plane):
+    """The image itself would be the smallest perturbation of the stand-in, at distance 0."""
+    model, images, _ = plane
+    few = images.take(np.arange(4))
+    away_from = tuple((1 - few.labels).tolist())
+    attacked = attack_smoothed(
+        model, few, SmoothedAttackQuestion(sigma=0.05, away_from=away_from, attack=DDN(steps=20), draws=8)
+    )
+    assert np.isinf(attacked.found).all()
+    assert np.isinf(attacked.distance).all()
+
+
 def test_votes_are_as_many_as_draws(plane):
     model, images, _ = plane
     assert votes(model, images.all.pixels[0], 0.25, 130, stream(0, "select", 0), batch_size=64).sum() == 130
