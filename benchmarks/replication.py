@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from antiphase import console
+from antiphase import console, files
 from antiphase.cli import keep_freed_memory
 from antiphase.files import read_json, sha256, write_json
 from antiphase.models.config import Differential
@@ -101,9 +101,37 @@ BLOCKS = (
 
 def compute(block: Block, place: Workplace) -> None:
     console.say(f"block: {block.name}")
-    outcome = run(block.cells(), place)
+    cells = block.cells()
+    for model in without_weights(cells, place.ledger):
+        regain(model, place)
+    outcome = run(cells, place)
     for key, error in outcome.failed.items():
         console.say(f"failed: {key}: {error}")
+
+
+def without_weights(cells: list[Cell], ledger: Ledger) -> list[Train]:
+    """Trained models that cells to come need, and whose weights are not in git: not all of them fit."""
+    to_come = [cell for cell in cells if not ledger.has(cell)]
+    needed = [model for cell in to_come for model in models(cell) if model.after is None and ledger.has(model)]
+    return [model for model in dict.fromkeys(needed) if not _weights(ledger, model)]
+
+
+def regain(model: Train, place: Workplace) -> None:
+    """Train a model again, to the bits of its checkpoint; of others, on another processor say, the weights are not taken."""
+    ledger, folder = place.ledger, place.ledger.run_folder(model.key)
+    with files.held(folder), tempfile.TemporaryDirectory() as elsewhere:
+        if _weights(ledger, model):
+            return  # another process has done it
+        again = Ledger(elsewhere)
+        for need in model.needs:
+            _lend(ledger, again, need)
+        failed = run([model], Workplace(again, scale=place.scale)).failed
+        before, now = (of.run_folder(model.key) / "checkpoint.json" for of in (ledger, again))
+        if failed or read_json(before)["tensors"] != read_json(now)["tensors"]:
+            console.say(f"the weights of {model.title} are not in git and came out otherwise here: left alone")
+            return
+        for path in _weights(again, model):
+            files.write_bytes(folder / path.name, path.read_bytes())
 
 
 def left(ledger: Ledger) -> Iterator[str]:
@@ -167,10 +195,7 @@ def verify(ledger: Ledger, rows: int, seed: int) -> Iterator[str]:
         with tempfile.TemporaryDirectory() as folder:
             again = Ledger(folder)
             for model in cell.needs:
-                shutil.copy(ledger.rows.path(model.key), _made(again.rows.path(model.key)))
-                for path in ledger.run_folder(model.key).iterdir():
-                    if path.is_file():
-                        shutil.copy(path, _made(again.run_folder(model.key) / path.name))
+                _lend(ledger, again, model)
             failed = run([cell], Workplace(again)).failed
             before, now = (_answer(of, cell) for of in (ledger, again))
         if failed:
@@ -206,8 +231,20 @@ def _leaves(value: object) -> Iterator[object]:
         yield value
 
 
+def _lend(ledger: Ledger, again: Ledger, model: Cell) -> None:
+    """A model of one ledger is in another too."""
+    shutil.copy(ledger.rows.path(model.key), _made(again.rows.path(model.key)))
+    for path in ledger.run_folder(model.key).iterdir():
+        if path.is_file():
+            shutil.copy(path, _made(again.run_folder(model.key) / path.name))
+
+
 def _has_weights(ledger: Ledger, cell: Cell) -> bool:
-    return all(list(ledger.run_folder(model.key).glob("weights-*.safetensors")) for model in cell.needs)
+    return all(_weights(ledger, model) for model in cell.needs)
+
+
+def _weights(ledger: Ledger, model: Cell) -> list[Path]:
+    return list(ledger.run_folder(model.key).glob("weights-*.safetensors"))
 
 
 def _made(path: Path) -> Path:

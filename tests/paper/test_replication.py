@@ -5,10 +5,22 @@ import shutil
 import subprocess
 from collections import Counter
 
-from benchmarks.replication import BLOCKS, LARGE, LEDGER, models, stage, verify, without_path_of_machine
+from benchmarks.replication import (
+    BLOCKS,
+    LARGE,
+    LEDGER,
+    Block,
+    models,
+    regain,
+    stage,
+    verify,
+    without_path_of_machine,
+    without_weights,
+)
 
 from antiphase import files
 from antiphase.models.run import Run
+from antiphase.paper.execute import Workplace, run
 from antiphase.paper.ledger import Ledger
 from antiphase.paper.questions import Ask, Train
 from antiphase.store import lies_at
@@ -76,6 +88,21 @@ def test_a_large_answer_is_committed_compressed_once_and_read_as_before(tmp_path
     assert not answer.exists()
     assert part.damaged() == []
     assert part.answer(row) == whole.answer(row)
+
+
+def test_weights_that_are_not_in_git_are_trained_again_to_the_same_bits(tmp_path):
+    cells = Block(name="small", scale="smoke", studies="fig1").cells()
+    asked = next(cell for cell in cells if isinstance(cell, Ask))
+    place = Workplace(Ledger(tmp_path), scale="smoke")
+    assert not run([asked.of], place).failed
+    assert without_weights([asked], place.ledger) == []
+    (path,) = place.ledger.run_folder(asked.of.key).glob("weights-*")
+    before = path.read_bytes()
+    path.unlink()
+    assert without_weights([asked], place.ledger) == [asked.of]
+    regain(asked.of, place)
+    assert path.read_bytes() == before
+    assert without_weights([asked], place.ledger) == []
 
 
 def test_a_row_that_cannot_be_asked_again_is_not_said_to_differ(tmp_path, monkeypatch):
