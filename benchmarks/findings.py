@@ -53,7 +53,7 @@ from antiphase.scales import SCALES, Scale
 from benchmarks.replication import LEDGER
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/*.md", "results/replication/*.md")
+PAGES = ("README.md", "docs/*.md", "results/paper-pair/README.md", "results/replication/*.md")
 FIGURES = ROOT / "docs" / "figures"
 WANTED = re.compile(
     r"<!-- (finding|value|matrix|table|claims|outcomes|computing|minutes|figure) (.*?)\s?-->(.*?)<!-- end -->",
