@@ -22,13 +22,16 @@ from antiphase.measures.branch_pairs import Alignment
 from antiphase.measures.jacobians_forward import branch_alignment, map_norms
 from antiphase.measures.jacobians_local import local_alignment, local_moments
 from antiphase.measures.jacobians_reverse import projected_alignment
-from antiphase.measures.lipschitz import l_sample, l_search
+from antiphase.measures.lipschitz import at_level, l_sample, l_search
+from antiphase.measures.power_iteration import sigma_max
 from antiphase.models import Differential, ViTConfig
 from antiphase.models.adapters import read
 from antiphase.models.attention import DifferentialAttention
+from antiphase.models.taps import attention_layers
 from antiphase.models.vit import build
 from antiphase.training import TrainConfig
 from antiphase.training.loop import train
+from benchmarks.bench_models import bench_model
 from benchmarks.timing import Line, Measured, interleaved, timed
 
 ROOT = Path(__file__).parents[1]
@@ -176,7 +179,31 @@ def _of_this_process(entry: str) -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(entry))
 
 
+def power_iteration_of_all(n: int) -> Measured:
+    """(power iteration that looks at every image until the last one stands still) / (one that leaves out those that do)."""
+    model, batch = bench_model("diffvit"), load("cifar10", "test").subset(64).all
+    layer = next(iter(attention_layers(model)))
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return at_level(model, x, "maps", layer)[layer]
+
+    with runtime.at_rest(model):
+        ways = [partial(sigma_max, f, batch.pixels, ids=batch.ids, whole=whole) for whole in (True, False)]
+        whole, left_out = (way() for way in ways)
+        apart = float((left_out.value / whole.value - 1).abs().max())
+        ratios = [a / b for a, b in interleaved(*map(timed, ways), n, warm=1)]
+    steps = whole.iterations.double()
+    notes = {"iterations an image, mean and largest": f"{float(steps.mean()):.1f} and {int(steps.max())}"}
+    return Measured(ratios, notes | {"largest relative difference of the values": f"{apart:.0e}"})
+
+
 LENS_LINES = {
+    "power-iteration-of-all": Line(
+        "time of power iteration (largest singular value of the Jacobian of A1 - lambda A2, depth-1 DiffViT, 64 images) on all "
+        "images until the last stands still / where those that stand still are left out",
+        ">= 1.00",
+        power_iteration_of_all,
+    ),
     "alignment-vs-reverse": Line(
         "time of reverse-mode probes / forward-mode ones at equal standard error: end-to-end alignment of all 12 layers and "
         "24 heads of a DiffViT (width 96, two epochs on 10,000 CIFAR-10 images)",
