@@ -61,7 +61,7 @@ def attack(classifier: Any, images: Any, *labels_and_attack: Any, **settings: An
     eight_bit, journal, compile, ... The result prints as a table of its rates; `.summary()` has them as numbers, `.to_pandas()` a
     row per image."""
     x, y, what, ids = _examples(images, labels_and_attack)
-    if isinstance(what, Sequence):
+    if isinstance(what, Sequence) and not isinstance(what, str):
         raise InputError("attack takes one attack: call sweep(classifier, images, attacks) for several budgets")
     _check_attack(what)
     known = {**ids, **_settings(settings, len(y), engine.run)}
@@ -178,6 +178,8 @@ def _classifier(model: Any, images: Any) -> nn.Module:
 
 
 def _examples(images: Any, rest: tuple[Any, ...]) -> tuple[Any, Any, Any, dict[str, Any]]:
+    if isinstance(images, Attack):
+        raise InputError("the images come before the attack: call attack(classifier, images, attack)")
     if isinstance(images, ImageSet):
         if len(rest) != 1:
             raise InputError("an ImageSet brings its labels: call attack(classifier, images, attack)")

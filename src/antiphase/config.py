@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
 import functools
 import hashlib
 import inspect
@@ -137,6 +138,42 @@ def check_value(name: str, value: Any, kind: Any, least: float | None = None) ->
 def _check_least(name: str, value: Any, least: float) -> None:
     if value is not None and value < least:
         raise InputError(f"{name}={value} must be at least {least:g}")
+
+
+def named_arguments(kind: type[T]) -> type[T]:
+    """Of a config class: arguments that it does not take are refused in a sentence with those that it does take."""
+    made, takes = kind.__init__, inspect.signature(kind)
+
+    @functools.wraps(made)
+    def begin(self: T, *args: Any, **named: Any) -> None:
+        try:
+            made(self, *args, **named)
+        except TypeError:
+            try:
+                takes.bind(*args, **named)
+            except TypeError as error:
+                raise InputError(_not_taken(kind, error, named)) from None
+            raise
+
+    kind.__init__ = begin  # type: ignore[method-assign]
+    return kind
+
+
+def _not_taken(kind: type, error: TypeError, named: Mapping[str, Any]) -> str:
+    fields = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    unknown = next((name for name in named if name not in fields), None)
+    if unknown is None:  # one that is missing, or given without its name
+        said = (
+            "every argument by its name"
+            if "positional" in str(error)
+            else f"its {str(error).partition('argument: ')[2]}"
+        )
+        return f"{kind.__name__} needs {said}: it takes {', '.join(fields)}"
+    near = difflib.get_close_matches(unknown, fields, n=1)
+    remedy = f": did you mean {near[0]}?" if near else f": it takes {', '.join(fields)}"
+    if unknown in ("eps", "norm") and "within" in fields:
+        remedy = ": the budget is part of the threat model, within=ap.Linf('8/255') or ap.L2(0.5)"
+    return f"{kind.__name__} has no argument {unknown!r}{remedy}"
 
 
 def checked_arguments(**least: float) -> Callable[[F], F]:

@@ -57,7 +57,7 @@ def clustered_rate(hits_of: Any, size: Any) -> Rate:
     """The same from counts, (n,) each: how often a flag holds among the trials of each image, and how many trials it has."""
     hits_of, size = (np.asarray(counts, dtype=np.float64) for counts in (hits_of, size))
     hits, n = int(hits_of.sum()), int(size.sum())
-    if n == 0:
+    if size.max(initial=0) <= 1:  # no trials that stand or fall together
         return Rate(hits, n, n)
     images = int((size > 0).sum())
     p = hits / n

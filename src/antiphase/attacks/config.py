@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from antiphase.attacks.threat_model import Patch, ThreatModel, Unbounded
-from antiphase.config import InputError, check_fields, check_value
+from antiphase.config import InputError, check_fields, check_value, named_arguments
 
 Label = Literal["true", "predicted"]  # the class an untargeted attack drives away from
 STORED_AS_RUNS = {"stored": "runs"}  # the name of `restarts` in files and keys, from before it was renamed
@@ -42,6 +42,7 @@ class Attack:
         return (self,)
 
 
+@named_arguments
 @dataclass(frozen=True, kw_only=True)
 class PGD(Attack):
     """Projected gradient ascent. One step of size eps without a random start is FGSM; within a `Patch` it is a patch attack."""
@@ -84,6 +85,7 @@ def fgsm(within: ThreatModel, **options: Any) -> PGD:
     return PGD(within=within, steps=1, step_size=within.eps, random_start=False, **options)
 
 
+@named_arguments
 @dataclass(frozen=True, kw_only=True)
 class APGD(Attack):
     """Auto-PGD (Croce & Hein 2020): momentum, and a step of its own for each example, halved when its loss stops rising."""
@@ -119,6 +121,7 @@ class APGD(Attack):
         return self.eot
 
 
+@named_arguments
 @dataclass(frozen=True, kw_only=True)
 class FAB(Attack):
     """Fast adaptive boundary attack (Croce & Hein 2020): to the nearest point of a linearised decision boundary, again and again.
@@ -150,6 +153,7 @@ class FAB(Attack):
         return self.restarts * (self.targets or 1) * (2 * self.steps + 1)
 
 
+@named_arguments
 @dataclass(frozen=True, kw_only=True)
 class Square(Attack):
     """Square attack (Andriushchenko et al. 2020): random search with squares, without gradients."""
@@ -175,6 +179,7 @@ class Square(Attack):
 Version = Literal["standard", "plus", "rand", "paper"]
 
 
+@named_arguments
 @dataclass(frozen=True, kw_only=True)
 class AutoAttack(Attack):
     """AutoAttack (Croce & Hein 2020): a list of attacks, each on the examples that the ones before did not fool.
@@ -226,6 +231,7 @@ class AutoAttack(Attack):
 # They seek the smallest perturbation in L2 and have no budget.
 
 
+@named_arguments
 @dataclass(frozen=True, kw_only=True)
 class MinimumNorm(Attack):
     """What minimum-norm attacks share: one restart, no random start, and by default they leave the predicted class.
@@ -244,6 +250,7 @@ class MinimumNorm(Attack):
             raise InputError(f"target={self.target} must be a class, counted from 0")
 
 
+@named_arguments
 @dataclass(frozen=True, kw_only=True)
 class CW(MinimumNorm):
     """Carlini and Wagner 2017: Adam on |d|^2 + c * max(margin + confidence, 0) in tanh space, and a search for the c.
@@ -269,6 +276,7 @@ class CW(MinimumNorm):
         return self.searches * (self.steps + 1)
 
 
+@named_arguments
 @dataclass(frozen=True, kw_only=True)
 class DDN(MinimumNorm):
     """Rony et al. 2019, decoupled direction and norm: the norm shrinks where the image is adversarial, else it grows."""
@@ -289,6 +297,7 @@ class DDN(MinimumNorm):
         return self.steps + 1
 
 
+@named_arguments
 @dataclass(frozen=True, kw_only=True)
 class FMN(MinimumNorm):
     """Pintor et al. 2021, fast minimum norm: like DDN, but the first norm is an estimate of the distance to the boundary."""
@@ -306,6 +315,7 @@ class FMN(MinimumNorm):
         return self.steps + 1
 
 
+@named_arguments
 @dataclass(frozen=True, kw_only=True)
 class MinimalL2(MinimumNorm):
     """For every example the smallest that FMN, DDN and CW find. All three are run, the cheapest first."""

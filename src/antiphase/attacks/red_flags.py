@@ -145,7 +145,9 @@ def call(classifier: nn.Module, x: Tensor) -> Tensor:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(_cannot(x, error)) from error
+        kinds = {parameter.dtype for parameter in classifier.parameters()}
+        remedy = "" if x.dtype in kinds or not kinds else f"; its weights are {kinds.pop()}: call .float() on the model"
+        raise InputError(_cannot(x, error) + remedy) from error
     if not isinstance(logits, Tensor):
         raise InputError(
             f"the model returned a {type(logits).__name__}, not a tensor of logits: wrap it by ap.as_classifier(model, ...)"

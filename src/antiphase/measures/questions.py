@@ -15,7 +15,7 @@ from tyro.conf import Suppress  # a field that the command line asks for in anot
 
 from antiphase.attacks.config import DDN, PGD
 from antiphase.attacks.threat_model import Linf
-from antiphase.config import Budget, InputError, Names, check_fields, check_most
+from antiphase.config import Budget, InputError, Names, check_fields, check_most, named_arguments
 from antiphase.store import BACKWARD, Question, Work
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -275,6 +275,7 @@ class InterventionQuestion(Question):
         return Work(per_image=once * (1 + len(self.interventions)))
 
 
+@named_arguments
 @dataclass(frozen=True, kw_only=True)
 class CertificateQuestion(Question):
     """Within which L2 radius of each image is the prediction proven not to change? By randomised smoothing."""

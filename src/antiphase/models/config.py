@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from antiphase.config import InputError, check_fields, check_most
+from antiphase.config import InputError, check_fields, check_most, named_arguments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,7 @@ class Softmax:
     """Standard attention: one map, softmax(QK'/sqrt(d)) V."""
 
 
+@named_arguments
 @dataclass(frozen=True, kw_only=True)
 class Differential:
     """(A1 - lambda A2) V, then a norm per head and a fixed gain.
@@ -269,6 +270,7 @@ def check_normalisation(
             )
 
 
+@named_arguments
 @dataclass(frozen=True, kw_only=True)
 class ViTConfig(Tower):
     """A vision transformer with a class token. Defaults are the paper scale."""

@@ -8,13 +8,14 @@ from typing import Any, Literal
 
 from antiphase.attacks import Linf
 from antiphase.clip_scales import ClipScale
-from antiphase.config import Budget, InputError, check_fields
+from antiphase.config import Budget, InputError, check_fields, named_arguments
 
 PenaltyTerm = Literal["amplification", "kappa", "alignment", "jasmin", "noise-change", "attack-change", "gradient"]
 PENALTY_EPS = Budget("8/255")
 OF_BRANCHES = ("amplification", "kappa", "alignment")  # penalties that need two branches, and so differential layers
 
 
+@named_arguments
 @dataclass(frozen=True, kw_only=True)
 class Penalty:
     """A term added to the loss, weight times a mean over images, layers and heads (docs/method.md 8.3).
@@ -58,6 +59,7 @@ def check_kept_epochs(kept: tuple[int, ...], epochs: int) -> None:
             raise InputError(f"keep_epochs has {epoch}, and the training has the epochs 1 to {epochs}")
 
 
+@named_arguments
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """The paper's recipe by default: Adam 5e-4, batch 128, constant rate, nothing else."""
@@ -101,6 +103,7 @@ class TrainConfig:
         return self.lr * (0.5 * (1 + math.cos(math.pi * done)) if self.schedule == "cosine" else 1.0)
 
 
+@named_arguments
 @dataclass(frozen=True, kw_only=True)
 class ContrastiveConfig:
     """DiffCLIP's recipe by default (docs/method.md 3.3, Z10): AdamW, one epoch of warm-up, cosine to 1e-5, batches of 4096."""
