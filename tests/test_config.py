@@ -78,6 +78,22 @@ def test_the_new_kinds_of_attention_leave_stored_keys_as_they_are():
     assert to_plain(Differential()).keys() == {"kind", "lambda_init", "learned", "head_norm", "out_scale"}
 
 
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: PGD(eps="8/255"), r"PGD has no argument 'eps': .*within=ap.Linf\('8/255'\)"),
+        (lambda: PGD(within=Linf(0.1), step=3), "PGD has no argument 'step': did you mean steps?"),
+        (lambda: PGD(Linf(0.1)), "PGD needs every argument by its name: it takes within, steps"),
+        (lambda: PGD(), "PGD needs its 'within'"),
+        (lambda: TrainConfig(epoch=3), "did you mean epochs?"),
+        (lambda: ViTConfig(layers=3), "it takes width, depth"),
+    ],
+)
+def test_an_argument_that_a_config_does_not_take_is_named_with_those_that_it_takes(made, said):
+    with pytest.raises(InputError, match=said):
+        made()
+
+
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_configs_survive_yaml(attention, tmp_path):
     config = ViTConfig(depth=2, heads=4, width=64, attention=(attention,))

@@ -188,7 +188,8 @@ def summary_rows(answers: Sequence[Content], data: str) -> list[Row]:
         every = [of for table in some for severity, of in table.items() if severity != CLEAN]
         by_image = np.mean([correct for correct, _ in every], axis=0)
         of = f"mean over corruptions ({len(some)}) and severities ({severities}) of the same {n:,} {data} test images"
-        rows.append(_mean_row(f"accuracy, {family}", mean_interval(by_image), n, of))
+        name, alone = f"accuracy, {family}", len(every) == 1
+        rows.append(share(name, every[0][0], of) if alone else _mean_row(name, mean_interval(by_image), n, of))
         if family == "corrupted":
             rows.append(_ece_row("ECE, clean", [tables[0][CLEAN]], n, f"of {n:,} {data} test images"))
             rows.append(_ece_row("ECE, corrupted", every, n, of))
