@@ -60,6 +60,14 @@ def test_measure_returns_what_the_command_prints_and_the_same_reading_as_branch_
     assert [layer.summary() for layer in layers] == again["alignment"][0]["layers"]
 
 
+def test_what_a_function_returns_prints_as_its_command_does(pair, cli):
+    attacked = ap.attack_run(pair[1], eps=["16/255"], steps=2, **{"images": ap.load("digits", "test").at_most(8)})
+    code, printed, _ = cli("attack", pair[1].folder, "--images", 8, "--eps", "16/255", "--steps", 2)
+    assert code == 0
+    assert str(attacked) == repr(attacked) == printed.strip("\n")
+    assert json.loads(json.dumps(attacked)) == dict(attacked)
+
+
 def test_functions_take_an_image_set_or_tensors(pair):
     model, few = pair[1].classifier(), ap.load("digits", "test").at_most(8)
     x, y, _ = few.all
@@ -105,6 +113,8 @@ def test_compare_without_a_folder_writes_no_page(pair, tmp_path, monkeypatch):
     few = ap.load("digits", "test").at_most(16)
     result = ap.compare(*pair, images=few, eps=["16/255"], measure_images=8, look_images=2)
     assert np.isfinite(result["paired"][0]["both_right"]["p_holm"])
+    assert "McNemar" in str(result)
+    assert "whole story" not in str(result)
     assert not list(tmp_path.iterdir())
     with_page = ap.compare(*pair, out=tmp_path / "out", images=few, eps=["16/255"], measure_images=8, look_images=2)
     assert (tmp_path / "out" / "comparison.json").is_file()

@@ -2,14 +2,16 @@
 
 Each function takes the flags of its command as keywords (`probes=64`, `scale="cpu"`), a run as a `Run`, a path or a string, and
 images as an ImageSet or as tensors where the run's own test images are not wanted. It returns what the command prints with
-`--json`.
+`--json`, as a dict that `print` shows as the command does.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
+import io
 import tempfile
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +38,7 @@ from antiphase.config import (
     shown,
     to_plain,
 )
+from antiphase.console import all_visible
 from antiphase.data.imageset import Images, ImageSet, as_images, as_labels, as_pixels
 from antiphase.measures import alignment, lipschitz, smoothing, success
 from antiphase.measures.rated_result import RatedResult, RatedSweep, rated
@@ -227,6 +230,22 @@ certificates = _of_any_model(smoothing.certificates)
 # ------------------------------------------------------------------------------------------------- what commands do
 
 
+class Answered(dict[str, Any]):
+    """What a command answered: a dict of plain values, as `--json` has them, that prints as the command does."""
+
+    def __init__(self, values: dict[str, Any], command: str) -> None:
+        super().__init__(values)
+        self.command = command
+
+    def __str__(self) -> str:
+        module, printed = import_module(f"antiphase.cli.{self.command}"), io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            module.show(all_visible(dict(self)))
+        return printed.getvalue().strip("\n")
+
+    __repr__ = __str__
+
+
 @checked_arguments()
 def attack_run(run: RunLike, images: Images | None = None, **flags: Any) -> dict[str, Any]:
     """What `antiphase attack` does: a run under attack at each budget, kept in its folder. `attack` is a name, as in
@@ -282,7 +301,8 @@ def audit(
         folder = Path(fleeting) if out is None else Path(out)
         command = _audit_command(flags, preprocessing, folder, model if isinstance(model, str) else "model in memory")
         named = (model,) if baseline is None else (model, baseline)
-        return audit_runs(command, named, _given(images), folder, page=out is not None, preprocessing=preprocessing)
+        found = audit_runs(command, named, _given(images), folder, page=out is not None, preprocessing=preprocessing)
+        return Answered(found, "audit")
 
 
 def _audit_command(flags: dict[str, Any], preprocessing: Any, folder: Path, model: str) -> Any:
@@ -317,7 +337,7 @@ def compare(
         from antiphase.cli.compare import Command, comparison
 
         command = _filled(Command, flags, pair=pair, out=Path())
-        return comparison(command, _chosen(images, pair[0]))
+        return Answered(comparison(command, _chosen(images, pair[0])), "compare")
     return _run("compare", images, flags, pair=pair, out=Path(out))
 
 
@@ -344,11 +364,9 @@ def _run(name: str, images: Images | None, flags: dict[str, Any], **arguments: A
     module = import_module(f"antiphase.cli.{name}")
     command = _filled(module.Command, flags, **arguments)
     if images is None:
-        result: dict[str, Any] = module.run(command)
-    else:
-        folder = arguments.get("run") or (arguments.get("pair") or arguments["runs"])[0]
-        result = module.run(command, _chosen(images, folder))
-    return result
+        return Answered(module.run(command), name)
+    folder = arguments.get("run") or (arguments.get("pair") or arguments["runs"])[0]
+    return Answered(module.run(command, _chosen(images, folder)), name)
 
 
 def _chosen(images: Images | None, folder: Path) -> ImageSet | None:

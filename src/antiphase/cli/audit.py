@@ -179,4 +179,5 @@ def show(result: dict[str, Any]) -> None:
     from antiphase.report.terminal.audit import show_audit
 
     show_audit(result)
-    print(f"\nThe whole story: {result['page']}")
+    if result.get("page"):
+        print(f"\nThe whole story: {result['page']}")

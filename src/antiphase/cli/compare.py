@@ -72,4 +72,5 @@ def show(result: dict[str, Any]) -> None:
     from antiphase.report.terminal.compare import show_comparison
 
     show_comparison(result)
-    print(f"\nThe whole story: {result['page']}")
+    if result.get("page"):
+        print(f"\nThe whole story: {result['page']}")
