@@ -142,7 +142,8 @@ def _check_least(name: str, value: Any, least: float) -> None:
 
 def named_arguments(kind: type[T]) -> type[T]:
     """Of a config class: arguments that it does not take are refused in a sentence with those that it does take."""
-    made, takes = kind.__init__, inspect.signature(kind)
+    made: Callable[..., None] = kind.__init__
+    takes = inspect.signature(kind)
 
     @functools.wraps(made)
     def begin(self: T, *args: Any, **named: Any) -> None:
@@ -155,12 +156,13 @@ def named_arguments(kind: type[T]) -> type[T]:
                 raise InputError(_not_taken(kind, error, named)) from None
             raise
 
-    kind.__init__ = begin  # type: ignore[method-assign]
+    changed: Any = kind
+    changed.__init__ = begin
     return kind
 
 
 def _not_taken(kind: type, error: TypeError, named: Mapping[str, Any]) -> str:
-    fields = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    fields = [field.name for field in dataclasses.fields(kind)]
     unknown = next((name for name in named if name not in fields), None)
     if unknown is None:  # one that is missing, or given without its name
         said = (
