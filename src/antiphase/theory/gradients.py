@@ -283,8 +283,8 @@ def theorem_3_existence(e: Evidence) -> AuditRow:
         "Theorem 3, existence",
         "There exists a perturbation for which the differential map is the more sensitive one",
         happens(sure["clean"] | sure["found"]),
-        f"a matter of search: gradient ascent inside Linf {e.eps * 255:.3g}/255, judged with fresh probes, against {against}, and "
-        "counted where it is more than two standard errors above 1; where none is found, none is excluded",
+        f"a matter of search: gradient ascent inside Linf {e.eps * 255:.3g}/255, judged with fresh probes, against {against}, "
+        "and counted where it is more than two standard errors above 1; where none is found, none is excluded",
         {
             **{f"ratio > 1 at {_at(p)}": share(ratio[p] > 1) for p in ratio},
             **{f"median ratio at {_at(p)}": median_finite(ratio[p]) for p in ratio},
