@@ -84,7 +84,8 @@ class Block:
 BLOCKS = (
     Block(name="cpu, the first five", scale="cpu", studies="table1 fig2a fig2c fig5 controls"),
     Block(name="cpu, no further training", scale="cpu", studies=TRAINED),
-    Block(name="cpu, claims without a verdict", scale="cpu", studies="table3 theory-audit"),
+    Block(name="cpu, claims without a verdict", scale="cpu", studies="theory-audit"),
+    Block(name="cpu, adversarial training from scratch", scale="cpu", studies="table3"),
     Block(name="cpu", scale="cpu", studies="all"),
     Block(
         name="paper, depth 1, first seed", scale="paper", studies=DEPTH_1, depths=(1,), passes=(1,), wanted=as_printed

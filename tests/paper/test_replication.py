@@ -58,8 +58,8 @@ def test_no_committed_run_names_a_path_of_the_machine_that_trained_it(tmp_path):
 
 
 def test_the_cpu_scale_comes_first_and_without_surrogates():
-    assert [block.scale for block in BLOCKS[:4]] == ["cpu"] * 4
-    first, then, claims, everything = (block.cells() for block in BLOCKS[:4])
+    assert [block.scale for block in BLOCKS[:5]] == ["cpu"] * 5
+    first, then, claims, _, everything = (block.cells() for block in BLOCKS[:5])
     keys = {cell.key for cell in first}
     assert keys | {cell.key for cell in (*then, *claims)} <= {cell.key for cell in everything}
     assert {cell.key for cell in then if isinstance(cell, Train)} <= keys  # as its name says
