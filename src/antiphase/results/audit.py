@@ -165,9 +165,7 @@ def _judged(
     rows = [int(np.flatnonzero(np.array(curve[0].content["images"]["id"]) == i)[0]) for i in few.ids]
     smaller = [answer.fooled[rows] for answer in curve if answer.content["eps"] <= float(eps) + 1e-12]
     by_pgd: NDArray[np.bool_] = np.logical_or.reduce([np.zeros(len(rows), bool), *smaller])
-    answers = [
-        _attacked(run, name, few, [judge], config, device)[0] for judge in config.judges(eps, few.classes)
-    ]
+    answers = [_attacked(run, name, few, [judge], config, device)[0] for judge in config.judges(eps, few.classes)]
     images = answers[0].content["images"]
     by_judge = np.logical_or.reduce([answer.fooled for answer in answers])
     flags = sorted({flag for answer in answers for flag in answer.content["flags"]})

@@ -134,8 +134,8 @@ def _none_right(model: Row, row: Row) -> str:
     """Of a model without a correct prediction among the images that are judged; one of random weights needs no remedy."""
     remedy = "" if model["random_weights"] else ": check its weights, its preprocessing and the order of its classes"
     return (
-        f"{model['name']} classifies none of the {row['robust_accuracy']['n']} images correctly on which it is judged, so there is "
-        f"nothing to fool at {Budget(row['eps'])}{remedy}."
+        f"{model['name']} classifies none of the {row['robust_accuracy']['n']} images correctly on which it is judged, so there "
+        f"is nothing to fool at {Budget(row['eps'])}{remedy}."
     )
 
 
