@@ -20,6 +20,21 @@ def vit():
     sizes = {"img_size": 8, "patch_size": 2, "embed_dim": 64, "depth": 1, "num_heads": 4}
     return VisionTransformer(num_classes=10, in_chans=1, **sizes), "mean=0.5,std=0.5"
 
+def three():
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+
+def no_gradient():
+    class Model(nn.Linear):
+        def forward(self, x):
+            return super().forward(x.detach().flatten(1))
+    return Model(64, 10)
+
+def blind():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    nn.init.zeros_(model[1].weight)
+    nn.init.constant_(model[1].bias[9:], 5.0)
+    return model
+
 def flat():
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), {"mean": 0.5}
 """
@@ -152,6 +167,106 @@ def test_a_dry_run_says_how_long_it_takes_and_attacks_nothing(model_file, cli, t
     said = json.loads(printed)
     assert said["seconds"] > said["quick_seconds"] > 0
     assert "about" in err
+    assert not list(tmp_path.iterdir())
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.is_file() and path.read_bytes() for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("factory", ["three", "no_gradient"])
+def test_a_refused_audit_leaves_nothing_and_a_folder_that_was_there_as_it_was(model_file, cli, tmp_path, factory):
+    """One is refused for its classes, the other when the first attack begins."""
+    words = ("--data", "digits", "--preprocessing", "none", "--quick", "--out")
+    assert cli("audit", f"{model_file}:{factory}", *words, tmp_path / "new" / "a")[0] == 2
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "old" / "models").mkdir(parents=True)
+    (tmp_path / "old" / "mine.txt").write_text("mine")
+    before = contents(tmp_path)
+    assert cli("audit", f"{model_file}:{factory}", *words, tmp_path / "old")[0] == 2
+    assert contents(tmp_path) == before
+
+
+def test_a_dry_run_of_a_baseline_beside_an_audit_that_is_kept_changes_nothing(audited, cli):
+    out, _, words = audited
+    before = contents(out)
+    assert cli(*words, "--dry-run")[0] == 0
+    assert cli("audit", words[1], f"{words[1].split(':')[0]}:flat", *words[3:], "--dry-run")[0] == 0
+    assert cli("audit", words[1], f"{words[1].split(':')[0]}:three", "--preprocessing", "none", *words[3:])[0] == 2
+    assert contents(out) == before
+
+
+def test_a_dry_run_of_a_clip_keeps_no_texts_in_its_run(fixtures, cli, tmp_path, data_root):
+    checkpoint = fixtures / "diffclip_cifar10.pt"
+    assert cli("convert", checkpoint, tmp_path / "clip")[0] == 0
+    before = contents(tmp_path)
+    for model in (tmp_path / "clip", checkpoint):
+        words = ("--data", "cifar10", "--data-root", data_root, "--prompts", "a", "--images", 4, "--dry-run")
+        code, _, err = cli("audit", model, *words, "--out", tmp_path / "audit")
+        assert code == 0, err
+        assert contents(tmp_path) == before
+
+
+def test_where_no_budget_fools_the_largest_is_judged_and_larger_ones_are_advised(audited, cli, tmp_path):
+    _, _, words = audited
+    small = ("--eps", "0.001/255,0.003/255,0.002/255", "--out", tmp_path / "a")
+    result = json.loads(cli(*words, *small)[1])
+    assert [row["eps"] * 255 for model in result["models"] for row in model["judged"]] == pytest.approx([0.003] * 2)
+    assert result["models"][1]["interventions"]["eps"] * 255 == pytest.approx(0.003)
+    advice = "PGD fooled no correctly classified image at any budget, the largest being 0.003/255: give larger --eps"
+    assert advice in " ".join(cli(*words[:-1], *small)[1].split())
+    assert advice in (tmp_path / "a" / "report" / "index.html").read_text()
+
+
+def test_the_judged_budget_is_the_nearest_to_one_half_and_of_those_that_fool_none_the_largest():
+    from antiphase.attacks.question import AttackAnswer
+    from antiphase.config import Budget
+    from antiphase.results.audit import _judge_eps
+    from antiphase.results.questions import AuditConfig
+
+    def judged(*fooled, named=()):
+        curve = [
+            AttackAnswer(
+                {
+                    "eps": eps / 255,
+                    "images": {"label": [0] * 4, "clean": [0] * 4, "changed_in_run": [[1] * n + [0] * (4 - n)]},
+                }
+            )
+            for eps, n in enumerate(fooled, start=1)
+        ]
+        return [
+            round(255 * float(eps), 6) for eps in _judge_eps(AuditConfig(judge_eps=tuple(map(Budget, named))), [curve])
+        ]
+
+    assert judged(0, 0, 0) == [3]
+    assert judged(0, 0, 4) == [2]
+    assert judged(0, 1, 2, 4) == [3]
+    assert judged(1, 3) == [1]
+    assert judged(4, 4) == [1]
+    assert judged(0, 0, 0, named=("1/255", "2/255")) == [1, 2]
+
+
+def test_a_model_that_is_never_right_is_said_to_be_so(model_file, cli, tmp_path, digits):
+    words = ("--preprocessing", "none", *SMALL, "--images", 4, "--out", tmp_path / "a")
+    assert 9 not in digits[1].at_most(4).labels  # which the model always answers
+    code, out, err = cli("audit", f"{model_file}:blind", *words)
+    assert code == 0, err
+    text = " ".join(out.split())
+    assert "classifies none of the 4 images correctly on which it is judged, so there is nothing to fool" in text
+    assert "fools undefined" not in text
+    assert "give larger --eps" not in text
+
+
+def test_the_lines_of_the_judge_name_the_model(audited, cli, tmp_path):
+    _, result, words = audited
+    code, _, err = cli(*words, "--judge-steps", 4, "--l2-steps", 4, "--out", tmp_path / "again")
+    assert code == 0
+    for model in result["models"]:
+        assert f"{model['name']} Linf " in err
+        assert f"{model['name']}: median of the smallest L2 after FMN: " in err
+    said = [line for line in err.splitlines() if "robust accuracy after" in line or "median of the smallest" in line]
+    assert said
+    assert all(line.startswith(tuple(model["name"] for model in result["models"])) for line in said)
 
 
 def test_the_function_does_what_the_command_does_with_a_module_in_memory(pair, digits, tmp_path):
@@ -200,7 +315,7 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(words, named, cli, runs, tm
     assert (code, out) == (2, "")
     assert named in err
     assert "Traceback" not in err
-    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "run.json"]
+    assert not list(tmp_path.iterdir())  # not even the folder of a model
 
 
 @pytest.mark.parametrize("name", ["my_vit.pth", "timm:vit_tiny_patch16_224"])

@@ -32,6 +32,11 @@ def test_the_table_says_what_the_json_has_and_both_orders_of_flags_agree(cli, ru
     assert "McNemar p (Holm)" in text
     assert "certified <= true radius of the smoothed model <= attacked" in text
     assert "red flag" not in text
+    assert "0.5 out of reach out of reach -" in text
+    assert (
+        "the largest possible radius is 0.148, where all draws agree, so 0.25, 0.5, 0.75, 1 cannot be reached" in text
+    )
+    assert "more --samples help (0.25 takes 368), or a larger --sigma." in text
     for run in result["runs"]:
         (own,) = run["certificates"]
         assert f"{100 * own['rates'][0]['value']:.1f} %" in text

@@ -16,6 +16,12 @@ def test_a_diverging_run_exits_with_1_and_a_sentence(cli, tmp_path):
     assert "epoch 1" in err
     assert "checkpoint is kept" not in err  # there is none yet
     assert "Traceback" not in err
+    assert "lower --lr (1e+30 here)" in err
+    code, out, err = cli(
+        "train", "--out", tmp_path / "x", "--epochs", 1, "--json"
+    )  # nothing came of it: its folder is free
+    assert code == 0, err
+    assert json.loads(out)["log"][-1]["epoch"] == 1
 
 
 def test_mixed_layers_and_every_option_of_attention_reach_the_model(cli, tmp_path):

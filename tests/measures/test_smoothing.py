@@ -9,7 +9,15 @@ from torch import nn
 import antiphase as ap
 from antiphase.attacks import DDN
 from antiphase.config import InputError
-from antiphase.measures.certificates import ABSTAINS, CertificateAnswer, certified_radius, leads, lower_bound
+from antiphase.measures.certificates import (
+    ABSTAINS,
+    CertificateAnswer,
+    certified_radius,
+    draws_needed,
+    largest_radius,
+    leads,
+    lower_bound,
+)
 from antiphase.measures.questions import SmoothedAttackQuestion
 from antiphase.measures.smoothing import Smoothed, attack_smoothed, certificates, stream, votes
 
@@ -240,3 +248,10 @@ def test_of_an_image_on_which_the_stand_in_disagrees_nothing_is_said(plane):
 def test_votes_are_as_many_as_draws(plane):
     model, images, _ = plane
     assert votes(model, images.all.pixels[0], 0.25, 130, stream(0, "select", 0), batch_size=64).sum() == 130
+
+
+@pytest.mark.parametrize(("sigma", "alpha", "radius"), [(0.12, 0.001, 0.25), (0.25, 0.01, 0.5), (0.5, 0.001, 1.0)])
+def test_a_radius_is_reached_by_the_draws_that_it_needs_and_not_by_one_less(sigma, alpha, radius):
+    needed = draws_needed(radius, sigma, alpha)
+    assert largest_radius(needed - 1, sigma, alpha) < radius <= largest_radius(needed, sigma, alpha)
+    assert certified_radius(needed, needed, sigma, alpha) == largest_radius(needed, sigma, alpha)

@@ -4,6 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from antiphase.config import InputError
 from antiphase.measures.certificates import RADII, CertificateAnswer
@@ -101,7 +102,7 @@ def test_two_runs_are_tested_at_every_noise_and_radius_with_one_correction(pair,
     config = CertifyConfig(sigma=(0.5, 0.25), samples=50, attack_images=0)
     result = certify.certify(pair, digits[1].subset(16), config)
     assert [(test["sigma"], test["radius"]) for test in result["paired"]] == [
-        (sigma, radius) for sigma in (0.25, 0.5) for radius in RADII
+        (sigma, radius) for sigma, largest in ((0.25, 0.282), (0.5, 0.564)) for radius in RADII if radius < largest
     ]
     for test in result["paired"]:
         assert test["n"] == 16
@@ -111,6 +112,19 @@ def test_two_runs_are_tested_at_every_noise_and_radius_with_one_correction(pair,
             values = [rate["value"] for rate in own["rates"]]
             assert values == sorted(values, reverse=True)
             assert own["sandwich"] == []
+
+
+def test_what_so_many_draws_cannot_certify_is_neither_measured_nor_tested(pair, digits):
+    config = CertifyConfig(sigma=(0.12,), samples=100, attack_images=0)
+    result = certify.certify(pair, digits[1].subset(4), config)
+    for run in result["runs"]:
+        (own,) = run["certificates"]
+        assert own["largest_radius"] == pytest.approx(0.12 * norm.ppf(0.001**0.01))
+        assert [rate["radius"] for rate in own["rates"]] == [0, 0.125]
+        assert own["out_of_reach"] == [0.25, 0.5, 0.75, 1]
+    assert [test["radius"] for test in result["paired"]] == [0, 0.125]
+    kept = certify.certificates(pair[0], digits[1].subset(4), config.questions()[0]).content
+    assert [rate["radius"] for rate in kept["rates"]] == list(RADII)  # what is stored has the format that it had
 
 
 def test_a_study_and_the_command_share_one_answer(pair, digits):

@@ -20,3 +20,20 @@ def test_differences_between_the_runs_are_listed(pair, digits, tmp_path):
     assert differences(*pair) == []
     assert "epochs: 40 and 1" in differences(pair[0], other)
     assert "width: 64 and 32" in differences(pair[0], other)
+
+
+def test_penalties_are_named_as_on_the_command_line():
+    from types import SimpleNamespace
+
+    from antiphase.config import to_plain
+    from antiphase.models import ViTConfig
+    from antiphase.training import TrainConfig
+    from antiphase.training.penalty_syntax import parse_penalty
+
+    def run(penalty):
+        training = to_plain(TrainConfig(penalty=parse_penalty(penalty)))
+        return SimpleNamespace(about={"model": {}, "training": training, "data": {}}, config=ViTConfig())
+
+    assert differences(run("none"), run("noise-change:weight=0.3")) == ["penalty: none and noise-change:weight=0.3"]
+    assert differences(run("kappa"), run("amplification")) == ["penalty: kappa and amplification"]
+    assert differences(run("kappa"), run("kappa")) == []

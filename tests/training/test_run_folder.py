@@ -10,7 +10,7 @@ from antiphase.config import InputError
 from antiphase.files import held
 from antiphase.models import ViTConfig
 from antiphase.training import TrainConfig
-from antiphase.training.loop import train
+from antiphase.training.loop import Diverged, train
 from tests.training.small_vit import SHORT, SMALL
 
 
@@ -79,3 +79,36 @@ def test_a_run_begun_before_a_setting_existed_goes_on(digits, tmp_path):
     assert train(SMALL, SHORT, *digits, folder).log[-1]["epoch"] == SHORT.epochs
     with pytest.raises(InputError, match=r"training\.lr is 0\.0005 there, 0\.1 here"):
         train(SMALL, dataclasses.replace(SHORT, lr=0.1), *digits, folder)
+
+
+def test_a_folder_in_which_a_training_diverged_before_its_first_checkpoint_is_taken_over(digits, tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(Diverged, match=r"lower --lr \(1e\+20 here\), in the same --out"):
+        train(SMALL, TrainConfig(epochs=1, lr=1e20), *digits, folder)
+    assert [path.name for path in folder.iterdir() if not path.name.startswith(".")] == ["run.json"]
+    run = train(SMALL, TrainConfig(epochs=1), *digits, folder)
+    assert run.about["training"]["lr"] == TrainConfig().lr
+    assert run.weights_digest == train(SMALL, TrainConfig(epochs=1), *digits, tmp_path / "fresh").weights_digest
+    with pytest.raises(InputError, match=r"training\.lr is 0\.0005 there, 1e\+20 here"):
+        train(SMALL, TrainConfig(epochs=1, lr=1e20), *digits, folder)
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "checkpoint.json", "weights-0.7.safetensors", "attacks/x.json"])
+def test_a_folder_that_holds_anything_of_another_run_is_never_taken_over(digits, tmp_path, name):
+    folder = tmp_path / "run"
+    with pytest.raises(Diverged):
+        train(SMALL, TrainConfig(epochs=1, lr=1e20), *digits, folder)
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).touch()
+    before = (folder / "run.json").read_bytes()
+    with pytest.raises(InputError, match="holds another run"):
+        train(SMALL, TrainConfig(epochs=1), *digits, folder)
+    assert (folder / "run.json").read_bytes() == before
+
+
+def test_a_model_made_elsewhere_has_no_checkpoint_and_is_not_taken_over(digits, tmp_path):
+    from antiphase.models.open_model import run_of_module
+
+    run = run_of_module(lambda x: x.flatten(1)[:, :10], tmp_path / "run", digits[1], "none")
+    with pytest.raises(InputError, match="holds another run"):
+        train(SMALL, TrainConfig(epochs=1), *digits, run.folder)

@@ -36,6 +36,7 @@ class StagedAttack:
     attack: Attack
     compile: Compile = "auto"  # decided anew for each stage, by what it may still cost
     journal: Journal | None = None
+    label: str | None = None  # of what is attacked, for the lines that report
     broken_by: Tensor = field(init=False)  # (n,) which stage fooled it, -1: none
     final: Tensor = field(init=False)  # (n,) prediction on the adversarial pixels
 
@@ -93,4 +94,5 @@ class StagedAttack:
     def _report(self, stage: Attack, standing: Tensor) -> None:
         left, n = int(standing.sum()), len(standing)
         what = "robust accuracy" if self.attack.label == "true" else "predictions unchanged"
-        console.say(f"{what} after {stage.name}: {100 * left / n:.2f} % ({left} of {n})")
+        of = f"{self.label}: " if self.label else ""
+        console.say(f"{of}{what} after {stage.name}: {100 * left / n:.2f} % ({left} of {n})")

@@ -116,7 +116,7 @@ def run(
     protocol: Protocol = "fast",
     eight_bit: bool = False,
     within: ThreatModel | None = None,
-    label: str = "attack",
+    label: str | None = None,
     journal: Path | None = None,
     compile: Compile = "auto",
     clean_predictions: CleanPredictions | None = None,
@@ -132,6 +132,7 @@ def run(
     another model, attack or of other images is refused. `compile`
     is how, not what: `auto` uses torch.compile where the forwards that may be needed repay it (attacks/compiled.py).
     `clean_predictions` are those of an earlier result on the same images (`result.clean`): they are not computed again.
+    `label` is what the lines about its progress begin with, such as the name of the model.
     """
     if batch_size < 1:
         raise InputError(f"batch_size={batch_size} must be at least 1")
@@ -156,7 +157,7 @@ def run(
     if eight_bit and isinstance(threat_model, Patch):
         check_on_grid(x)
     device = next((p.device for p in classifier.parameters()), torch.device("cpu"))
-    with runtime.frozen(classifier), console.progress(label, total=len(x)) as advance:
+    with runtime.frozen(classifier), console.progress(label or "attack", total=len(x)) as advance:
         few = None
         if clean_predictions is None:  # else it was done before
             few = check_model(classifier, x[:FEW].detach().to(device), gradients=_uses_gradients(attack))
@@ -183,7 +184,7 @@ def run(
                 question = [attack, seed, protocol, eight_bit, digest_of_weights(classifier)]
                 kept = Journal(journal, fingerprint(question))
             if stage_names(attack):
-                return StagedAttack(examples, attack, compile, kept).run()
+                return StagedAttack(examples, attack, compile, kept, label=label).run()
             compiling = should_compile(compile, classifier, x[:1].to(device), forwards_at_most(attack, len(x)))
             algorithm = ALGORITHMS[type(attack)](attack, examples)
             every = protocol == "paper"

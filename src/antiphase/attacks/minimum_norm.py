@@ -36,7 +36,7 @@ def smallest_of_all(
     attack: MinimalL2,
     run: Callable[..., AttackResult],
     *,
-    label: str,
+    label: str | None,
     journal: Path | None,
     clean_predictions: CleanPredictions | None,
 ) -> AttackResult:
@@ -49,8 +49,8 @@ def smallest_of_all(
     for name, part in attack.parts.items():
         own = None if journal is None else journal.with_name(f"{journal.name}-{name}")
         clean = results[0].clean if results else clean_predictions
-        results.append(run(part, label=f"{label}, {part.name}", journal=own, clean_predictions=clean))
-        _report(part.name, reduce(smaller_of, results))
+        results.append(run(part, label=f"{label or 'attack'}, {part.name}", journal=own, clean_predictions=clean))
+        _report(label, part.name, reduce(smaller_of, results))
     numbered = [replace(r, broken_by=r.success.long() * (i + 1) - 1) for i, r in enumerate(results)]
     names = tuple(part.name for part in attack.parts.values())
     return replace(reduce(smaller_of, numbered), stages=names, alone=tuple(results))
@@ -71,10 +71,14 @@ def smaller_of(one: AttackResult, other: AttackResult) -> AttackResult:
     return replace(one, **chosen, **costs, changed_in_restart=changed, flags=flags, compiled=compiled)
 
 
-def _report(name: str, best: AttackResult) -> None:
+def _report(label: str | None, name: str, best: AttackResult) -> None:
+    """The median over all images that were attacked, those included that are classified wrongly from the start."""
     distances = best.distance[best.success]
     median = f"{float(distances.median()):.4g}" if len(distances) else "undefined"
-    console.say(f"median of the smallest L2 after {name}: {median} ({len(distances)} of {len(best.success)} found)")
+    of, wrong = f"{label}: " if label else "", int((~best.correct).sum())
+    included = f", {wrong} of them classified wrongly from the start" if wrong else ""
+    found = f"found for {len(distances)} of {len(best.success)} images{included}"
+    console.say(f"{of}median of the smallest L2 after {name}: {median} ({found})")
 
 
 # ------------------------------------------------------------------------------------------------- what the attacks share

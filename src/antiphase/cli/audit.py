@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,13 +97,74 @@ def audit_runs(
     command: Command, named: Sequence[Any], images: ImageSet | None, out: Path, *, page: bool, preprocessing: Any = None
 ) -> dict[str, Any]:
     """The audit of models that are named, or in memory, on these images or on those that the flags name."""
+    runs: list[Run] = []
+    with _nothing_left(named, runs, out, dry_run=command.dry_run):
+        return _audit_runs(command, named, images, out, runs, page=page, preprocessing=preprocessing)
+
+
+@contextmanager
+def _nothing_left(named: Sequence[Any], runs: list[Run], out: Path, *, dry_run: bool) -> Iterator[None]:
+    """Of `runs`, which are opened inside, remove what was made for nothing: by a dry run, and by an audit that was refused
+    before it kept an answer. What was there before stays as it was."""
+    from antiphase.processes import current
+
+    places = (out, out / "models", out / "baseline")
+    there = {path for place in places if place.is_dir() for path in place.iterdir()}
+    folders = there | {Path(getattr(model, "folder", str(model))) for model in named if not callable(model)}
+    texts = {path for folder in folders for path in _texts(folder)}
+    made = [*(folder / "texts" for folder in folders), out / "models", out / "baseline", out, *out.parents]
+    absent = [path for path in made if not path.exists()]
+
+    def remove() -> None:
+        for run in runs if current().is_main else ():
+            if run.folder.parent in places and run.folder not in there:
+                if not _holds_answers(run.folder):
+                    shutil.rmtree(run.folder, ignore_errors=True)
+            else:
+                for path in set(_texts(run.folder)) - texts:
+                    path.unlink(missing_ok=True)
+        for path in absent:
+            with contextlib.suppress(OSError):  # something is in there, or it was not made
+                path.rmdir()
+
+    try:
+        yield
+    except BaseException as failure:
+        if dry_run or isinstance(failure, Exception):  # an audit that was interrupted goes on from what is there
+            remove()
+        raise
+    if dry_run:
+        current().barrier()  # until no process reads there any more
+        remove()
+
+
+def _texts(run: Path) -> list[Path]:
+    """What is kept of the words for classes, which the first forward of a CLIP writes."""
+    return list((run / "texts").glob("*"))
+
+
+def _holds_answers(run: Path) -> bool:
+    """Whether anything is kept there beside the model and the words for its classes."""
+    return any(path.is_file() for kind in run.iterdir() if kind.name != "texts" for path in kind.rglob("*"))
+
+
+def _audit_runs(
+    command: Command,
+    named: Sequence[Any],
+    images: ImageSet | None,
+    out: Path,
+    runs: list[Run],
+    *,
+    page: bool,
+    preprocessing: Any,
+) -> dict[str, Any]:
+    """The same; every run that is opened is put into `runs`."""
     from antiphase.console import duration, say
     from antiphase.processes import current
     from antiphase.results.audit import audit, check_runs, forwards_needed, seconds_per_forward
     from antiphase.runtime import pick_device
 
     device = pick_device(command.device)
-    runs: list[Run] = []
     for place, (model, weights) in enumerate(_named(command, named)):
         with current().first():  # one process makes the run of a model, the others find it
             runs.append(_opened(command, model, weights, out, place, images, preprocessing))

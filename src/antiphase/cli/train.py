@@ -85,7 +85,7 @@ def run(command: Command) -> dict[str, Any]:
     from antiphase.training.loop import train
     from antiphase.training.run_folder import use_threads_of_run
 
-    use_threads_of_run(command.out)
+    use_threads_of_run(command.out, command.model, command.training)
     device = pick_device(command.device)
     train_set = command.images.load("train").at_most(command.train_images, command.training.seed)
     test_set = command.images.load("test")

@@ -210,8 +210,8 @@ def run(command: Command) -> dict[str, Any]:
     from antiphase.training.clip_task import train_clip
     from antiphase.training.run_folder import use_threads_of_run
 
-    use_threads_of_run(command.out)
     device, config = pick_device(command.device), command.model.config()
+    use_threads_of_run(command.out, config, command.training)
     train_set, test_set, prompts = command.source.load(config.vision.image, command.training.seed)
     use_threads_that_pay(test_set.shape)
     settings: dict[str, Any] = {"allow": command.source.allowed, "device": device, "scale": command.scale}

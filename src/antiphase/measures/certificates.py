@@ -5,6 +5,7 @@ measures/smoothing.py makes the draws and has the method. n images.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,17 @@ def certified_radius(hits: int, draws: int, sigma: float, alpha: float) -> float
     bound does not exceed one half."""
     bound = lower_bound(hits, draws, alpha)
     return sigma * float(scipy.special.ndtri(bound)) if bound > 0.5 else None
+
+
+def largest_radius(draws: int, sigma: float, alpha: float) -> float:
+    """What is certified where all draws agree: no image has a larger radius with so many draws."""
+    return certified_radius(draws, draws, sigma, alpha) or 0.0
+
+
+def draws_needed(radius: float, sigma: float, alpha: float) -> float:
+    """How many draws, if all agree, certify this radius; infinite where float64 cannot say."""
+    most_probable = float(scipy.special.log_ndtr(radius / sigma))  # log p: of n draws, all agree with the chance p^n
+    return math.ceil(math.log(alpha) / most_probable) if most_probable < 0 else math.inf
 
 
 def leads(first: int, second: int, alpha: float) -> bool:
@@ -71,6 +83,15 @@ class CertificateAnswer:
         """(n,): predicted correctly, and proven to stay so within this radius"""
         certified: NDArray[np.bool_] = (self.predicted == self.labels) & (self.radius >= radius)
         return certified
+
+    @property
+    def largest_radius(self) -> float:
+        """No image could have a larger one with so many draws of this noise."""
+        return largest_radius(self.content["samples"], self.content["sigma"], self.content["alpha"])
+
+    def can_reach(self, radius: float) -> bool:
+        """Whether so many draws can certify this radius at all: of one that they cannot, a share of 0 is no measurement."""
+        return radius <= self.largest_radius
 
     def curve(self, radii: Sequence[float] = RADII) -> list[dict[str, Any]]:
         """Certified accuracy at each radius: the share of all images that are certified there, with Wilson's interval."""

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, get_args
 
 from antiphase.config import Budget
+from antiphase.measures.certificates import draws_needed, largest_radius
+from antiphase.measures.questions import MOST_DRAWS
 from antiphase.measures.stats import Contrast, Verdict
 from antiphase.paper.verdict_rule import Outcome
 from antiphase.report.numbers import interval_text, value_text
@@ -179,6 +181,22 @@ def _lipschitz(models: list[Row]) -> str:
     return (
         f"Relative to their own size, maps move by {' and '.join(parts)} per unit of pixel noise: local Lipschitz constants, "
         f"lower bounds from {draws} draws, mean over layers and {n} images."
+    )
+
+
+# ------------------------------------------------------------------------------------------------- certificates
+def out_of_reach(radii: Sequence[float], samples: int, sigma: float, alpha: float) -> str:
+    """Why nothing is said of radii that so many draws cannot certify, and what would reach the first of them."""
+    first, largest = min(radii), largest_radius(samples, sigma, alpha)
+    needed = draws_needed(first, sigma, alpha)
+    remedy = (
+        f"more --samples help ({first:g} takes {needed:,}), or a larger --sigma"
+        if needed <= MOST_DRAWS
+        else f"{first:g} takes a larger --sigma"
+    )
+    return (
+        f"With {samples:,} draws at sigma {sigma:g} the largest possible radius is {largest:.3g}, where all draws agree, so "
+        f"{', '.join(f'{radius:g}' for radius in radii)} cannot be reached: {remedy}."
     )
 
 

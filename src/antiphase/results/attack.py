@@ -43,12 +43,14 @@ def attack_answers(
     eight_bit: bool = False,
     compile: Compile = "auto",
     device: torch.device | str = "cpu",
+    name: str | None = None,
 ) -> list[AttackAnswer]:
     """One answer per budget, smallest first. Under `fast` a budget attacks only what the smaller ones left standing, under
     `bisect` only what is open between two others (attacks/question.py).
 
     An attack without a budget has one answer, with `eps` None and distances beside the rates.
     `compile` is no part of the question: `auto` weighs the whole evaluation, and the answer records what was done.
+    `name`: what the lines of its progress call the run, where its own name could be that of another one.
     """
     model: list[nn.Module] = []  # loaded when the first part has to be computed
     attacks = engine.by_budget(attacks)
@@ -63,7 +65,10 @@ def attack_answers(
             if not model:
                 model.append(run.classifier_for(images, device))
             chosen = _decided(compile, model[0], images, attacks)
-            return _compute(model[0], images, question, known, folder, f"{run.name} {question.attack.within}", chosen)
+            label = name or run.name
+            if not isinstance(question.attack, MinimalL2):  # whose lines say themselves what it seeks
+                label += f" {question.attack.within}"
+            return _compute(model[0], images, question, known, folder, label, chosen)
 
         entry = run.answer_on(question, images, compute)
         by_budget[budget] = AttackAnswer(entry.content, entry)

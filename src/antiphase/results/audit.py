@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from antiphase import runtime
 from antiphase.attacks import PGD, Linf
+from antiphase.attacks.config import Attack
 from antiphase.attacks.question import AttackAnswer, AttackQuestion
 from antiphase.attacks.red_flags import FEW, call
 from antiphase.config import Budget, InputError, to_plain
@@ -54,16 +55,18 @@ ACCURACY_GAP = 0.05  # difference in clean accuracy above which it is
 def audit(runs: Sequence[Run], images: ImageSet, config: AuditConfig, *, device: Device = "cpu") -> Row:
     """Everything that is asked of one run, or of a run and its baseline, as plain values."""
     check_runs(runs, images)
-    curves = [
-        attack_answers(run, images, config.attacks(), protocol="fast", seed=config.seed, device=device) for run in runs
-    ]
+    named = list(zip(runs, names(runs)))
+    curves = [_attacked(run, name, images, config.attacks(), config, device) for run, name in named]
     few, budgets = images.at_most(config.judge_images, config.seed), _judge_eps(config, curves)
-    judged = [[_judged(run, few, curve, eps, config, device) for eps in budgets] for run, curve in zip(runs, curves)]
+    judged = [
+        [_judged(run, name, few, curve, eps, config, device) for eps in budgets]
+        for (run, name), curve in zip(named, curves)
+    ]
     models = [
         _about(run, name)
-        | _under_attack(run, images, curve, judge, config, device)
+        | _under_attack(run, name, images, curve, judge, config, device)
         | _inside(run, images, config, budgets[0], device)
-        for run, name, curve, judge in zip(runs, names(runs), curves, judged)
+        for (run, name), curve, judge in zip(named, curves, judged)
     ]
     for model in models:
         model["flags"] = sorted({*model["flags"], *_judge_flags(model["judged"])})
@@ -125,7 +128,10 @@ def _preprocessing(config: Any) -> str:
 
 
 def _judge_eps(config: AuditConfig, curves: Sequence[Sequence[AttackAnswer]]) -> list[Budget]:
-    """The budgets that were named; else the one at which PGD fools most nearly half of the correct images of all models."""
+    """The budgets that were named; else the one at which PGD fools most nearly half of the correct images of all models.
+
+    Where it is one that fools none, the largest of those: a smaller one could show even less.
+    """
     if config.judge_eps:
         return sorted(set(config.judge_eps))
     budgets = [Budget(answer.content["eps"]) for answer in curves[0]]
@@ -133,11 +139,24 @@ def _judge_eps(config: AuditConfig, curves: Sequence[Sequence[AttackAnswer]]) ->
         np.mean([answer.fooled[answer.correct].mean() if answer.correct.any() else 0.0 for answer in answers])
         for answers in zip(*curves)
     ]
-    return [budgets[int(np.argmin(np.abs(np.array(fooled) - 0.5)))]]
+    nearest = int(np.argmin(np.abs(np.array(fooled) - 0.5)))
+    return [budgets[nearest if fooled[nearest] > 0 else int(np.flatnonzero(np.equal(fooled, 0.0))[-1])]]
+
+
+def _attacked(
+    run: Run, name: str, images: ImageSet, attacks: Sequence[Attack], config: AuditConfig, device: Device
+) -> list[AttackAnswer]:
+    return attack_answers(run, images, attacks, protocol="fast", seed=config.seed, device=device, name=name)
 
 
 def _judged(
-    run: Run, few: ImageSet, curve: Sequence[AttackAnswer], eps: Budget, config: AuditConfig, device: Device
+    run: Run,
+    name: str,
+    few: ImageSet,
+    curve: Sequence[AttackAnswer],
+    eps: Budget,
+    config: AuditConfig,
+    device: Device,
 ) -> AttackAnswer:
     """Some of the images under PGD and under AutoAttack: an image counts as fooled if either fooled it, in that order of rows.
 
@@ -146,10 +165,7 @@ def _judged(
     rows = [int(np.flatnonzero(np.array(curve[0].content["images"]["id"]) == i)[0]) for i in few.ids]
     smaller = [answer.fooled[rows] for answer in curve if answer.content["eps"] <= float(eps) + 1e-12]
     by_pgd: NDArray[np.bool_] = np.logical_or.reduce([np.zeros(len(rows), bool), *smaller])
-    answers = [
-        attack_answers(run, few, [judge], protocol="fast", seed=config.seed, device=device)[0]
-        for judge in config.judges(eps, few.classes)
-    ]
+    answers = [_attacked(run, name, few, [judge], config, device)[0] for judge in config.judges(eps, few.classes)]
     images = answers[0].content["images"]
     by_judge = np.logical_or.reduce([answer.fooled for answer in answers])
     flags = sorted({flag for answer in answers for flag in answer.content["flags"]})
@@ -169,6 +185,7 @@ def _judged(
 
 def _under_attack(
     run: Run,
+    name: str,
     images: ImageSet,
     curve: Sequence[AttackAnswer],
     judged: Sequence[AttackAnswer],
@@ -176,7 +193,7 @@ def _under_attack(
     device: Device,
 ) -> Row:
     near = images.at_most(config.l2_images, config.seed)
-    (smallest,) = attack_answers(run, near, [config.smallest()], protocol="fast", seed=config.seed, device=device)
+    (smallest,) = _attacked(run, name, near, [config.smallest()], config, device)
     held = agreement(run, images)
     every = [*curve, *judged, smallest]
     return {

@@ -64,7 +64,14 @@ def _at(
     answer = CertificateAnswer(certificates(run, images, question, device=device).content)
     rows = sandwich(run, images, answer, question, config, device=device) if config.attack_images else []
     kept = {name: answer.content[name] for name in ("sigma", "rates", "abstained", "average_radius")}
-    return answer, {**kept, "sandwich": rows, "flags": flags_of(rows, question.alpha)}
+    kept["rates"] = [rate for rate in kept["rates"] if answer.can_reach(rate["radius"])]
+    return answer, {
+        **kept,
+        "largest_radius": answer.largest_radius,
+        "out_of_reach": [radius for radius in RADII if not answer.can_reach(radius)],
+        "sandwich": rows,
+        "flags": flags_of(rows, question.alpha),
+    }
 
 
 # ------------------------------------------------------------------------------------------------- answers
@@ -176,10 +183,12 @@ def flags_of(rows: list[Row], alpha: float) -> list[str]:
 
 
 def paired_tests(first: list[CertificateAnswer], second: list[CertificateAnswer]) -> list[Row]:
-    """The two runs on the same images: McNemar's test at every noise and radius, Holm-corrected over all of them."""
+    """The two runs on the same images: McNemar's test at every noise and radius that the draws can certify, Holm-corrected over
+    all of them."""
     tests = [
         {"sigma": a.content["sigma"], "radius": radius, **mcnemar(a.certified(radius), b.certified(radius))}
         for a, b in zip(first, second)
         for radius in RADII
+        if a.can_reach(radius)
     ]
     return [test | {"p_holm": p} for test, p in zip(tests, holm([test["p"] for test in tests]))]

@@ -9,7 +9,7 @@ import torch
 
 from antiphase import runtime
 from antiphase.attacks.question import AttackAnswer
-from antiphase.config import InputError, to_plain
+from antiphase.config import InputError, from_plain, to_plain
 from antiphase.data.imageset import ImageSet
 from antiphase.measures.questions import AlignmentQuestion, LipschitzQuestion
 from antiphase.measures.stats import holm, mcnemar
@@ -21,6 +21,8 @@ from antiphase.results.look import look
 from antiphase.results.measure import lambda_rows_if_any, measure, parameters
 from antiphase.results.questions import CompareConfig, LookQuestion, budgets
 from antiphase.store import Content
+from antiphase.training.config import Penalty
+from antiphase.training.penalty_syntax import penalty_text
 
 Row = dict[str, Any]
 Pair = tuple[Run, Run]
@@ -72,11 +74,19 @@ def differences(first: Run, second: Run) -> list[str]:
     different = []
     for part in ("model", "training", "data"):
         a, b = _flat(first.about[part]), _flat(second.about[part])
-        different += [f"{key}: {a.get(key)} and {b.get(key)}" for key in a if a.get(key) != b.get(key)]
+        different += [f"{key}: {_text(key, a)} and {_text(key, b)}" for key in a if a.get(key) != b.get(key)]
     inits = {run.config.init for run in (first, second) if isinstance(run.config, ViTConfig)}
     if inits == {"official"} and first.config.title != second.config.title:
         different.append("initialisation: DiffCLIP's own for differential blocks, timm's for softmax ones")
     return different
+
+
+def _text(key: str, about: Row) -> str:
+    """A setting as it is written on the command line where it has parts; a run of an earlier version may lack it."""
+    value = about.get(key)
+    if key != "penalty":
+        return str(value)
+    return penalty_text(None if value is None else from_plain(Penalty, value, where="run.json: penalty"))
 
 
 def _flat(about: Row, where: str = "") -> Row:

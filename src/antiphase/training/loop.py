@@ -81,9 +81,9 @@ def train_task(
     description = describe(task.model_config, task.config, task.data(), scale)
     with join_world(device) as world, files.held(folder) if world.is_main else nullcontext():
         if world.is_main:
-            check_folder(folder, description)
+            is_new = check_folder(folder, description)
             files.sweep(folder)
-            if not (folder / "run.json").exists():
+            if is_new:
                 files.write_json(folder / "run.json", description)
         world.barrier()
         learner = Learner(model.to(device), task.config, task.objective(), world)
@@ -92,10 +92,19 @@ def train_task(
             if not progress.complete:
                 _train_epochs(folder, learner, progress, task, on_epoch)
         except Diverged as error:
-            kept = "; the last good checkpoint is kept" if (folder / "checkpoint.json").exists() else ""
-            raise Diverged(f"epoch {progress.epoch + 1}, step {progress.step + 1}: {error}{kept}") from None
+            remedy = _after_divergence(task.config, kept=(folder / "checkpoint.json").exists())
+            raise Diverged(f"epoch {progress.epoch + 1}, step {progress.step + 1}: {error}; {remedy}") from None
         world.barrier()
     return Run(folder)
+
+
+def _after_divergence(config: TrainConfig | ContrastiveConfig, *, kept: bool) -> str:
+    """What to do about a training that diverged: the same one would diverge again."""
+    penalised = isinstance(config, TrainConfig) and config.penalty is not None
+    lower = f"lower --lr ({config.lr:g} here){' or the weight of --penalty' if penalised else ''}"
+    if kept:
+        return f"the last good checkpoint is kept: {lower} and choose another --out"
+    return f"no checkpoint was written yet: {lower}, in the same --out if you like"
 
 
 def _train_epochs(

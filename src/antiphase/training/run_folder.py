@@ -68,24 +68,34 @@ def load_weights_of(model: nn.Module, config: ViTConfig, folder: Path) -> None:
     load_weights(model, other.classifier().state_dict(), str(folder))
 
 
-def use_threads_of_run(folder: Path) -> None:
-    """Where a run was begun here, go on with as many threads: another number would change the last bits of its weights."""
-    if (folder / "run.json").exists():
-        runtime.use_threads_of(read_about(folder)["environment"])
+def use_threads_of_run(folder: Path, model: ViTConfig | CLIPConfig, training: TrainConfig | ContrastiveConfig) -> None:
+    """Where this run was begun here, go on with as many threads: another number would change the last bits of its weights."""
+    if not (folder / "run.json").exists():
+        return
+    about = read_about(folder)
+    same = agrees(about["model"], to_plain(model)) and agrees(about["training"], to_plain(training))
+    if same or not _has_nothing_but_run_json(folder, about):
+        runtime.use_threads_of(about["environment"])
 
 
-def check_folder(folder: Path, description: dict[str, Any]) -> None:
-    """Refuse a folder that is neither empty nor the beginning of this very run."""
+def check_folder(folder: Path, description: dict[str, Any]) -> bool:
+    """Refuse a folder that is neither empty nor the beginning of this very run; returns whether run.json is to be written.
+
+    Another run that never wrote a checkpoint or a row of its log, as one that diverged in its first epoch, has nothing to lose:
+    its folder is taken over.
+    """
     path = folder / "run.json"
     if not path.exists():
         if folder.exists() and any(p for p in folder.iterdir() if not p.name.startswith(".")):
             raise InputError(f"{folder} is not empty and not a run: choose another --out")
-        return
+        return True
     before = read_about(folder)
     for part in ("model", "training", "data"):
         if not agrees(
             before.get(part) or {}, description[part]
         ):  # a field that an older version did not have is at its default
+            if _has_nothing_but_run_json(folder, before):
+                return True
             key, old, new = _first_difference(before.get(part) or {}, description[part])
             raise InputError(
                 f"{folder} holds another run ({part}.{key} is {old!r} there, {new!r} here): choose another --out"
@@ -93,6 +103,13 @@ def check_folder(folder: Path, description: dict[str, Any]) -> None:
     if before["environment"] != description["environment"]:
         key, old, new = _first_difference(before["environment"], description["environment"])
         console.say(f"warning: {folder} was begun with {key} {old}, now {new}: the last bits of the weights may differ")
+    return False
+
+
+def _has_nothing_but_run_json(folder: Path, about: dict[str, Any]) -> bool:
+    """Whether a training was begun here of which nothing came: no checkpoint, no log, no answer. A model that was made elsewhere
+    has no training and is whole without a checkpoint."""
+    return bool(about["training"]) and {p.name for p in folder.iterdir() if not p.name.startswith(".")} == {"run.json"}
 
 
 def _first_difference(old: dict[str, Any], new: dict[str, Any]) -> tuple[str, Any, Any]:

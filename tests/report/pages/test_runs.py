@@ -77,6 +77,7 @@ def test_certificates_are_drawn_and_listed_by_noise_and_a_sandwich_beside_them_i
     )
     expected = [percent(rate) for run in result["runs"] for rate in run["certificates"][0]["rates"]]
     assert [row[2].text for row in table.rows] == expected
+    assert "the largest possible radius is 0.283" in table.note
     assert "certified-1" in write_page(page, tmp_path / "page").read_text()
 
 

@@ -135,7 +135,7 @@ STEPS = 32  # points of a curve of certified accuracy
 
 def certified_figure(name: str, title: str, models: Sequence[CertifiedModel], note: str = "") -> Figure:
     """Certified accuracy against the L2 radius, with 95 % intervals: a curve for each model."""
-    farthest = max(float(model.answer.radius.max()) for model in models) or 1.0
+    farthest = max(float(model.answer.radius.max()) for model in models) or models[0].answer.largest_radius
     radii = [farthest * step / STEPS for step in range(STEPS + 1)]
     curves = [(model, model.answer.curve(radii)) for model in models]
     rates = [(model.name, rate) for model, curve_of in curves for rate in curve_of]

@@ -68,10 +68,23 @@ def audit_findings(audit: Row) -> list[str]:
         sentences += [capital(pair[part]["verdict"]["sentence"]) for part in ("by_judge", "by_pgd")]
         if pair["unequal"]:
             sentences.append(f"The two are not alike: {'; '.join(pair['unequal'])}.")
+    sentences += _too_small(audit["models"])
     for model in audit["models"]:
         sentences += _about(model)
     sentences.append("Intervals and tests cover the choice of images, not the choice of a training seed.")
     return sentences
+
+
+def _too_small(models: list[Row]) -> list[str]:
+    """That no budget of PGD fooled anything, and what to do: such an audit tells nothing of robustness beyond the largest one."""
+    rates = [(row["eps"], row["rates"]["asr_correct"]) for model in models for row in model["pgd"]]
+    if any(rate["hits"] for _, rate in rates) or not any(rate["n"] for _, rate in rates):
+        return []
+    largest = max(eps for eps, _ in rates)
+    larger = f", as in --eps {Budget(min(1.0, 4 * largest))}" if largest < 1 else ""
+    return [
+        f"PGD fooled no correctly classified image at any budget, the largest being {Budget(largest)}: give larger --eps{larger}."
+    ]
 
 
 def _about(model: Row) -> list[str]:
@@ -82,6 +95,9 @@ def _about(model: Row) -> list[str]:
         )
     for row in model["judged"]:
         n = row["either"]["n"]
+        if not n:
+            sentences.append(_none_right(model, row))
+            continue
         sentences.append(
             f"{name} is right on {with_interval(model['clean_accuracy'])} of the images; at {Budget(row['eps'])} "
             f"{'AutoAttack or PGD fools' if 'AutoAttack' in row['attacks'] else 'one of the attacks fools'} "
@@ -112,6 +128,15 @@ def _about(model: Row) -> list[str]:
         sentences.append(f"Lambda of {name} {where} over its layers.")
     sentences += [f"{name}: no {row['what']}: {row['why']}." for row in model["left_out"]]
     return sentences
+
+
+def _none_right(model: Row, row: Row) -> str:
+    """Of a model without a correct prediction among the images that are judged; one of random weights needs no remedy."""
+    remedy = "" if model["random_weights"] else ": check its weights, its preprocessing and the order of its classes"
+    return (
+        f"{model['name']} classifies none of the {row['robust_accuracy']['n']} images correctly on which it is judged, so there "
+        f"is nothing to fool at {Budget(row['eps'])}{remedy}."
+    )
 
 
 def _held(model: Row) -> str:

@@ -27,6 +27,7 @@ from antiphase.report.lens_data import images_and_budgets
 from antiphase.report.numbers import attack_name, attack_text, threat_text
 from antiphase.report.page_parts import Column, Figure, Model, Page, Section, Slot, Table, Value, study_table
 from antiphase.report.pages.cards import accuracy, command, needs_data
+from antiphase.report.sentences import out_of_reach
 from antiphase.store import entries_in, lies_at, read_entry
 
 Row = dict[str, Any]
@@ -218,12 +219,20 @@ def _certificates(runs: list[RunResults]) -> Section:
             )
             for model in models
             for rate in model.answer.content["rates"]
+            if model.answer.can_reach(rate["radius"])
         ]
-        parts.append(study_table(f"certified-{number}-table", title, lines, note=question))
+        parts.append(study_table(f"certified-{number}-table", title, lines, note=question + _beyond(models[0].answer)))
         parts += [table for model in models if (table := _sandwich(runs[model.place], model, number)) is not None]
     note = "Of the smoothed model, which is another function than the model itself (docs/certify.md)."
     slots = _slots("certify", runs)
     return Section(name="certified", title="Certified", note=note if parts else "", parts=tuple(parts) or slots)
+
+
+def _beyond(answer: CertificateAnswer) -> str:
+    """Of the radii that were to be listed and that its draws cannot certify; nothing where there are none."""
+    radii = [rate["radius"] for rate in answer.content["rates"] if not answer.can_reach(rate["radius"])]
+    samples, sigma, alpha = (answer.content[name] for name in ("samples", "sigma", "alpha"))
+    return f". {out_of_reach(radii, samples, sigma, alpha)}" if radii else ""
 
 
 def _sandwich(run: RunResults, model: CertifiedModel, number: int) -> Table | None:

@@ -30,6 +30,8 @@ def show_audit(result: Row) -> None:
     )
     for model in models:
         for row in model["judged"]:
+            if not row["either"]["n"]:
+                continue  # a finding says that no image is classified correctly
             stdout.print(
                 f"{model['name']} judged at {Budget(row['eps'])} on {row['robust_accuracy']['n']} images: "
                 f"PGD fools {with_interval(row['pgd'])}, {' and '.join(row['attacks'])} {with_interval(row['judge'])}, "

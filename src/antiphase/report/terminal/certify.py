@@ -6,6 +6,7 @@ from typing import Any
 
 from antiphase.console import stdout
 from antiphase.report.numbers import interval_text
+from antiphase.report.sentences import out_of_reach
 from antiphase.report.terminal.tables import table
 from antiphase.tables import number, with_interval
 
@@ -24,15 +25,24 @@ def show_certificates(result: Row) -> None:
         table(
             f"\ncertified accuracy of the model smoothed at sigma {first['sigma']:g}, n = {data}, 95 % intervals",
             ("L2 radius", *(run["name"] for run in runs), *(["McNemar p (Holm)"] if tests else [])),
-            (
-                (
-                    f"{rates[0]['radius']:g}",
-                    *map(with_interval, rates),
-                    *([f"{tests[rates[0]['radius']]['p_holm']:.2g}"] if tests else []),
-                )
-                for rates in zip(*(own["rates"] for own in of_runs))
-            ),
+            [
+                *(
+                    (
+                        f"{rates[0]['radius']:g}",
+                        *map(with_interval, rates),
+                        *([f"{tests[rates[0]['radius']]['p_holm']:.2g}"] if tests else []),
+                    )
+                    for rates in zip(*(own["rates"] for own in of_runs))
+                ),
+                *(
+                    (f"{radius:g}", *["out of reach"] * len(runs), *(["-"] if tests else []))
+                    for radius in first["out_of_reach"]
+                ),
+            ],
         )
+        if first["out_of_reach"]:
+            sentence = out_of_reach(first["out_of_reach"], config["samples"], first["sigma"], config["alpha"])
+            stdout.print(sentence, markup=False)
         for run, own in zip(runs, of_runs):
             average = own["average_radius"]
             around = "" if average["interval"] is None else f" {interval_text(average['interval'], '')}"
