@@ -51,6 +51,7 @@ EXAMPLES = """\
   antiphase study export --scale cpu --ledger runs/cpu --out runs/cpu/export
   antiphase study upgrade --ledger runs/cpu
   antiphase study prices --ledger runs/cpu"""
+TAKES = f"one of {', '.join(ACTIONS)}, and names of studies"
 
 
 @dataclass(frozen=True, kw_only=True)
