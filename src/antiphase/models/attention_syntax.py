@@ -110,10 +110,13 @@ def attention_text(attention: Attention) -> str:
     return ":".join([kind, ",".join(options)]) if options else kind
 
 
-def value_text(value: Any) -> str:
-    """An option's value as it is written."""
+def value_text(value: Any, digits: int | None = None) -> str:
+    """An option's value as it is written; for a title in so many significant digits."""
     if isinstance(value, Schedule):
-        return f"schedule/{value.a}/{value.b}/{value.c}/{value.index_base}"
+        numbers = (value_text(part, digits) for part in (value.a, value.b, value.c, value.index_base))
+        return "/".join(("schedule", *numbers))
     if isinstance(value, tuple):
-        return "/".join(map(value_text, value))
+        return "/".join(value_text(part, digits) for part in value)
+    if isinstance(value, float) and digits is not None:
+        return str(float(f"{value:.{digits}g}"))
     return str(value).lower() if isinstance(value, bool) else str(value)
