@@ -289,7 +289,7 @@ def test_help_shows_no_brackets_of_types_and_no_flag_that_is_denied_twice(comman
 
 def test_help_of_training_lists_every_attention_and_penalty_with_their_keys(cli):
     _, out, _ = cli("train", "--help")
-    first = {line.split()[0] for line in out.splitlines() if line.startswith("  ")}
+    first = {line.split()[0] for line in out.splitlines() if line.startswith("  ") and line.strip()}
     keys = {field.name for kind in KINDS.values() for field in fields(kind)} | {field.name for field in fields(Penalty)}
     assert {*KINDS, *get_args(PenaltyTerm), *keys} - {"term"} <= first
     assert set(KINDS) <= {line.split()[0] for line in cli("train-clip", "--help")[1].splitlines() if line.strip()}
