@@ -90,6 +90,8 @@ class Command:
             near = get_close_matches(str(self.action), ACTIONS, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(ACTIONS)}"
             raise InputError(f"study cannot {self.action!r}: {hint}")
+        if self.action == "export" and self.out is None:
+            raise InputError("export needs a folder to write to: give --out")
         if self.action == "run" and not self.names:
             raise InputError("study run does not start everything unasked: name studies (antiphase study list) or all")
         if self.data is not None:
@@ -298,8 +300,7 @@ def _verdicts(command: Command, grid: Grid, answers: Answers) -> list[dict[str, 
 
 
 def _exported(command: Command, named: list[Study], grid: Grid, answers: Answers) -> dict[str, Any]:
-    if command.out is None:
-        raise InputError("export needs a folder to write to: give --out")
+    assert command.out is not None
     require_folder(command.out)
     from antiphase.report.export import write_export
 

@@ -11,7 +11,8 @@ from antiphase.training.config import Penalty, PenaltyTerm
 NONE = "none"
 SYNTAX = f"{'|'.join((NONE, *get_args(PenaltyTerm)))}[:key=value,...]"
 
-ABOUT: dict[PenaltyTerm, str] = {
+ABOUT = {
+    NONE: "nothing is added",
     "amplification": "log of the differential map's sensitivity over that of A1, isolated layer",
     "kappa": "how far kappa = |lambda| ||J2|| / ||J1|| is above a limit",
     "alignment": "1 - cos(J1, J2): the two branches should react alike",
@@ -30,7 +31,7 @@ VALUES = {  # what each key takes
 
 def explained() -> str:
     """Every term in half a line, and the keys: a part of the help."""
-    terms = [f"  {term:<16}{about}" for term, about in {NONE: "nothing is added", **ABOUT}.items()]
+    terms = [f"  {term:<16}{about}" for term, about in ABOUT.items()]
     default = Penalty(term="amplification")
     keys = [f"  {key:<16}{values}; {_text(getattr(default, key))} when not given" for key, values in VALUES.items()]
     return "\n".join((*terms, "\nkeys of every term but none:", *keys))
