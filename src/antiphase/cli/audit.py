@@ -28,7 +28,7 @@ EXAMPLES = """\
   antiphase audit path/to/model.py:factory --weights mine.safetensors --data path/to/images
   antiphase audit timm:vit_tiny_patch16_224 --no-weights --data imagenet --dry-run
   antiphase audit runs/diffvit runs/vit --out audits/twins"""
-TAKES = "one model, or two to compare"
+TAKES = "one model, or two to compare (a run, timm:NAME, open_clip:ARCH/TAG, hf:NAME, a folder, FILE.py:FUNCTION)"
 IMAGES, QUICK_IMAGES = 256, 32
 LONG = 600  # seconds from which on --quick is offered
 
