@@ -100,7 +100,7 @@ def test_functions_take_an_image_set_or_tensors(pair):
         (lambda run: ap.attack(run.classifier(), torch.zeros(1, 1, 8, 8), ap.fgsm(ap.Linf(0.1))), "need their labels"),
         (lambda _: ap.ImageSet.of_tensors(torch.zeros(8, 8)), r"a tensor \(n, C, H, W\)"),
         (lambda _: ap.ImageSet.of_tensors(torch.zeros(2, 1, 8, 8), torch.zeros(3).long()), "one label per image"),
-        (lambda _: ap.Run("nowhere").about, "nowhere is not a run"),
+        (lambda _: ap.Run("nowhere").about, "there is no folder nowhere"),
     ],
 )
 def test_wrong_arguments_are_refused_in_one_sentence(pair, call, sentence):

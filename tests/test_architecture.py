@@ -110,7 +110,11 @@ def test_every_module_has_a_place_in_the_flow():
 
 
 def test_the_static_table_is_the_real_set_of_commands():
-    modules = {m.name.replace("_", "-") for m in pkgutil.iter_modules(antiphase.cli.__path__)} - {"dispatch", "flags"}
+    modules = {m.name.replace("_", "-") for m in pkgutil.iter_modules(antiphase.cli.__path__)} - {
+        "dispatch",
+        "flags",
+        "values",
+    }
     assert modules == set(antiphase.cli.COMMANDS)
     for name in modules:
         module = import_module(f"antiphase.cli.{name.replace('-', '_')}")

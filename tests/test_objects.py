@@ -171,9 +171,9 @@ def test_a_run_says_its_accuracy_with_interval_and_what_was_asked_of_it(run, tes
 
 
 def test_a_run_that_cannot_be_read_prints_why(tmp_path):
-    assert "is not a run" in " ".join(str(ap.Run(tmp_path / "nowhere")).split())
-    assert "is not a run" in ap.Run(tmp_path / "nowhere")._repr_html_()
-    with pytest.raises(InputError, match="is not a run"):
+    assert "there is no folder" in " ".join(str(ap.Run(tmp_path / "nowhere")).split())
+    assert "there is no folder" in ap.Run(tmp_path / "nowhere")._repr_html_()
+    with pytest.raises(InputError, match="there is no folder"):
         ap.Run(tmp_path / "nowhere").summary()
 
 

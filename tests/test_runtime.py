@@ -53,6 +53,16 @@ def test_without_a_terminal_progress_is_a_line_every_half_minute(capsys, monkeyp
     ]
 
 
+def test_steps_that_are_unequal_have_one_estimate_which_the_note_gives(capsys, monkeypatch):
+    clock = iter(range(0, 10_000, 11))
+    monkeypatch.setattr(console, "_said", [0.0])
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
+    with console.progress("cells", 10, paced=False) as advance:
+        for _ in range(3):
+            advance(1, "about 8 min left")
+    assert capsys.readouterr().err == "cells: 3 of 10, about 8 min left\n"
+
+
 THREADS = """
 import itertools, sys, torch
 from antiphase import runtime

@@ -14,7 +14,7 @@ import inspect
 import io
 import tempfile
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +28,7 @@ from tyro.conf import Suppress
 from antiphase.attacks import engine
 from antiphase.attacks.config import Attack
 from antiphase.attacks.red_flags import check_batches
+from antiphase.cli.flags import fields_of, marked
 from antiphase.config import (
     LARGEST_INTEGER,
     InputError,
@@ -384,35 +385,19 @@ def _filled(kind: type[T], flags: dict[str, Any], **arguments: Any) -> T:
 
 
 def _with_flags(command: Any, flags: dict[str, Any]) -> Any:
-    known = dict(_fields(command))
+    known = dict(fields_of(command))
     for name in flags:
         if name not in known:
             raise InputError(f"{name!r} is no argument here; there are {', '.join(sorted(known))}")
     return _with(command, flags)
 
 
-def _fields(config: Any) -> Iterator[tuple[str, Any]]:
-    hidden = _hidden(type(config))
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            yield from _fields(value)
-        elif field.name not in hidden:
-            yield field.name, value
-
-
-def _hidden(kind: type) -> set[str]:
-    """Fields that the command asks for in another way: as a list, or once for all its questions."""
-    hints = typing.get_type_hints(kind, include_extras=True)
-    return {name for name, hint in hints.items() if Suppress in getattr(hint, "__metadata__", ())}
-
-
 def _with(config: Any, flags: dict[str, Any]) -> Any:
     changed: dict[str, Any] = {}
-    hidden = _hidden(type(config))
+    suppressed = marked(type(config), Suppress)
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if field.name in flags and field.name not in hidden:
+        if field.name in flags and field.name not in suppressed:
             changed[field.name] = flags[field.name]
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
             changed[field.name] = _with(value, flags)

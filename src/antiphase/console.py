@@ -13,7 +13,16 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 stderr = Console(stderr=True, highlight=False)
 stdout = Console(highlight=False)
@@ -54,21 +63,23 @@ def all_visible(value: Any, keep: str = "") -> Any:
 
 
 @contextmanager
-def progress(label: str, total: int, done: int = 0, *, show: bool = True) -> Iterator[Callable[[int, str], None]]:
-    """A bar with the time left; yields `advance(steps, note)`. Inside another one it is a second line below it.
+def progress(
+    label: str, total: int, done: int = 0, *, show: bool = True, paced: bool = True
+) -> Iterator[Callable[[int, str], None]]:
+    """A bar with the time left; yields `advance(steps, note)`. Inside another one it is a second line below it. `paced`: the
+    time left follows from the pace so far; otherwise steps are too unequal for that, and the note says it.
 
     Where stderr is no terminal (a pipe, a notebook), a plain line every half minute instead.
     """
     if _shown:
-        yield from _line(_shown[-1], label, total, done, show)
+        yield from _line(_shown[-1], label, total, done, show, paced)
         return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        _Left(),
         TextColumn("{task.fields[note]}"),
     )
     with Progress(
@@ -76,13 +87,22 @@ def progress(label: str, total: int, done: int = 0, *, show: bool = True) -> Ite
     ) as bar:
         _shown.append(bar)
         try:
-            yield from _line(bar, label, total, done, show)
+            yield from _line(bar, label, total, done, show, paced)
         finally:
             _shown.remove(bar)
 
 
-def _line(bar: Progress, label: str, total: int, done: int, show: bool) -> Iterator[Callable[[int, str], None]]:
-    task = bar.add_task(escape(visible(label)), total=total, completed=done, note="")
+class _Left(TimeRemainingColumn):
+    """The time left by the pace so far, of tasks that have one."""
+
+    def render(self, task: Task) -> Text:
+        return Text("left ").append_text(super().render(task)) if task.fields["paced"] else Text()
+
+
+def _line(
+    bar: Progress, label: str, total: int, done: int, show: bool, paced: bool
+) -> Iterator[Callable[[int, str], None]]:
+    task = bar.add_task(escape(visible(label)), total=total, completed=done, note="", paced=paced)
     began, finished = time.monotonic(), done
 
     def advance(steps: int = 1, note: str = "") -> None:
@@ -92,10 +112,9 @@ def _line(bar: Progress, label: str, total: int, done: int, show: bool) -> Itera
         now = time.monotonic()
         if bar.disable and show and now - max(began, _said[0]) > EVERY:
             _said[0] = now
-            pace = (
-                f", about {duration((now - began) / new * (total - finished))} left" if (new := finished - done) else ""
-            )
-            say(f"{label}: {finished} of {total}{pace}" + (f"; {note}" if note else ""))
+            new = finished - done if paced else 0
+            pace = f", about {duration((now - began) / new * (total - finished))} left" if new else ""
+            say(f"{label}: {finished} of {total}{pace}" + (f"{'; ' if paced else ', '}{note}" if note else ""))
 
     try:
         yield advance

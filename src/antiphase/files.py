@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -285,8 +286,27 @@ def require_run(folder: Path) -> Path:
             "(antiphase audit --help)"
         )
     if not (folder / "run.json").is_file():
-        raise InputError(f"{folder} is not a run: it has no run.json (make one with antiphase train --out {folder})")
+        raise InputError(_why_no_run(folder))
     return folder
+
+
+def _why_no_run(folder: Path) -> str:
+    """What is there in place of a run, and which runs may have been meant."""
+    if not folder.exists():
+        near = get_close_matches(folder.name, [run.name for run in _runs_in(folder.parent)], n=1)
+        return f"there is no folder {folder}" + (f": did you mean {folder.parent / near[0]}?" if near else "")
+    if inside := _runs_in(folder):
+        more = f" and {len(inside) - 5} more" if len(inside) > 5 else ""
+        return f"{folder} is not a run but holds runs: name one of them ({', '.join(map(str, inside[:5]))}{more})"
+    empty = folder.is_dir() and not any(folder.iterdir())
+    return f"{folder} is not a run: it has no run.json" + f" (make one with antiphase train --out {folder})" * empty
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    try:
+        return sorted(path.parent for path in folder.glob("*/run.json"))
+    except OSError:  # a folder that may not be read
+        return []
 
 
 def require_folder(path: Path) -> Path:

@@ -4,10 +4,16 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import fields
+from pathlib import Path
+from typing import Literal, get_args
 
 import pytest
 
 from antiphase.cli import COMMANDS, usage
+from antiphase.cli.values import read_word, value_of
+from antiphase.models.attention_syntax import KINDS
+from antiphase.training.config import Penalty, PenaltyTerm
 
 
 def test_help_is_a_static_table_answered_at_once():
@@ -37,7 +43,7 @@ def test_every_flag_says_what_it_is_for(command, cli):
     for option in options:
         flag = option.split()[0]
         text = re.sub(r"\(default:.*|\(required\)", "", " ".join(option.split()), flags=re.S)
-        words = re.sub(r"^--\S+(, --\S+)?( \{[^}]*\}(\|\w+)?| \[.*\]\]?| [A-Z]+(\[,EPS\.\.\.\])?)?", "", text).split()
+        words = re.sub(r"^--\S+(, --\S+)?( (\{[^}]*\}|[A-Z]+(\[\S*\])?)(\|\S+)?( \.\.\.)?)?", "", text).split()
         assert len(words) >= 2, f"{command} {flag} has no help: {option!r}"
 
 
@@ -84,7 +90,30 @@ BAD = [
     (["train", "--out", "x", "--image-size", "64"], "image_size=64"),
     (["train", "--out", "x", "--device", "tpu"], "'tpu'"),
     (["train", "--out", "x", "--config", "none.yaml"], "none.yaml"),
-    (["attack", "nowhere"], "nowhere is not a run"),
+    (["attack", "nowhere"], "there is no folder nowhere"),
+    (["attack", "RUN", "--steps", "1.5"], "--steps takes a whole number, got '1.5'"),
+    (["attack", "RUN", "--images", "1e3"], "--images takes a whole number, got '1e3'"),
+    (["attack", "RUN", "--step-size", "small"], "--step-size takes a number, got 'small'"),
+    (["attack", "RUN", "--norm", "l1"], "--norm takes linf, l2 or patch, got 'l1'"),
+    (["attack", "RUN", "--attack", "pdg"], "got 'pdg': did you mean 'pgd'?"),
+    (["attack", "RUN", "--target", "any"], "--target takes least-likely, random or a whole number, got 'any'"),
+    (["attack", "RUN", "--eps"], "--eps needs a value, and none follows it"),
+    (["attack", "RUN", "--epsilon", "8/255"], "there is no flag --epsilon: did you mean --eps?"),
+    (["attack", "RUN", "-eps", "8/255"], "there is no flag -eps: did you mean --eps?"),
+    (["attack", "RUN", "--frobnicate"], "there is no flag --frobnicate: see antiphase attack --help"),
+    (["attack", "RUN", "--save", "yes"], "--save takes no value, got 'yes'"),
+    (["attack"], "attack takes one run, as in antiphase attack runs/diffvit"),
+    (["attack", "RUN", "VIT"], "attack takes one run, and"),
+    (["compare", "RUN"], "compare takes two runs, as in antiphase compare runs/vit runs/diffvit --out"),
+    (["compare", "RUN", "VIT"], "compare needs --out: folder for comparison.json and report/"),
+    (["compare", "RUN", "VIT", "third", "--out", "x"], "compare takes two runs, and 'third' is one more"),
+    (["convert", "file.pt"], "convert takes a checkpoint and the folder of the run to write"),
+    (["train", "runs/vit", "--out", "x"], "train takes flags alone, got 'runs/vit'"),
+    (["train", "--outt", "x"], "there is no flag --outt: did you mean --out?"),
+    (["train", "--out", "x", "--mean", "dark"], "'dark' is no list of numbers"),
+    (["study", "run", "--scale", "paper"], "name studies (antiphase study list) or all"),
+    (["study", "status", "--ledger", "nowhere"], "there is no folder nowhere: name a ledger"),
+    (["study", "verdicts", "--ledger", "RUN"], "is no ledger, since it has files but no rows"),
     (["attack", "my_vit.pth"], "a model of your own becomes one by antiphase audit"),
     (["attack", "RUN", "--eps", "8"], "8/255"),
     (["attack", "RUN", "--eps", "4/0"], "'4/0'"),
@@ -121,7 +150,7 @@ BAD = [
     (["attack", "RUN", "--attack", "cw", "--target", "12"], "label 12"),
     (["attack", "RUN", "--eps", "4/255", "--out", "/dev/null"], "/dev/null is a file"),
     (["train", "--out", "x", "--adv-eps", "8"], "8/255"),
-    (["train", "--out", "x", "--start-from", "nowhere"], "nowhere is not a run"),
+    (["train", "--out", "x", "--start-from", "nowhere"], "there is no folder nowhere"),
     (["train", "--out", "x", "--clean-share", "1.5"], "clean_share=1.5"),
     (["attack", "RUN", "--data", "cifar10"], "does not fit"),
     (["measure", "RUN", "--measures", "vibes"], "'vibes'"),
@@ -140,16 +169,16 @@ BAD = [
     (["measure", "VIT", "--measures", "alignment"], "two branches"),
     (["theory", "VIT"], "two branches"),
     (["theory", "RUN", "--base", "RUN"], "softmax model"),
-    (["theory", "RUN", "--base", "nowhere"], "nowhere is not a run"),
+    (["theory", "RUN", "--base", "nowhere"], "there is no folder nowhere"),
     (["theory", "RUN", "--probes", "1"], "probes=1"),
     (["theory", "RUN", "--images", "0"], "images=0"),
     (["theory", "RUN", "--data", "cifar10"], "does not fit"),
     (["compare", "RUN", "RUN", "--out", "x"], "with itself"),
     (["compare", "RUN", "VIT", "--out", "/dev/null"], "/dev/null is a file"),
-    (["compare", "RUN", "nowhere", "--out", "x"], "nowhere is not a run"),
+    (["compare", "RUN", "nowhere", "--out", "x"], "there is no folder nowhere"),
     (["certify"], "runs"),
-    (["certify", "nowhere"], "nowhere is not a run"),
-    (["certify", "RUN", "nowhere"], "nowhere is not a run"),
+    (["certify", "nowhere"], "there is no folder nowhere"),
+    (["certify", "RUN", "nowhere"], "there is no folder nowhere"),
     (["certify", "RUN", "VIT", "RUN"], "one run or two, got 3"),
     (["certify", "RUN", "RUN"], "with itself"),
     (["certify", "RUN", "--sigma", "0"], "sigma=0 must be above 0"),
@@ -174,7 +203,7 @@ BAD = [
     (["report", "nowhere"], "nowhere holds nothing to report"),
     (["report", "RUN", "--data", "cifra10"], "did you mean"),
     (["report", "RUN", "--out", "/dev/null"], "/dev/null is a file"),
-    (["look", "nowhere"], "nowhere is not a run"),
+    (["look", "nowhere"], "there is no folder nowhere"),
     (["look", "RUN", "--eps", "0"], "clean image"),
     (["look", "RUN", "--images", "0"], "images=0"),
     (["look", "RUN", "--probes", "1"], "probes=1"),
@@ -230,3 +259,42 @@ def test_a_pipe_closed_before_the_first_line_is_no_error():
     process.stdout.close()
     assert process.stderr.read() == ""
     assert process.wait() == 0
+
+
+def test_a_mistyped_run_suggests_its_sibling_and_a_folder_of_runs_lists_them(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("D", "V", *(f"seed-{i}" for i in range(5))):
+        Path("r", name).mkdir(parents=True)
+        Path("r", name, "run.json").touch()
+    Path("empty").mkdir()
+    said = {
+        "r/Dd": "there is no folder r/Dd: did you mean r/D?",
+        "r/other": "there is no folder r/other",
+        "s/D": "there is no folder s/D",
+        "r": "r is not a run but holds runs: name one of them (r/D, r/V, r/seed-0, r/seed-1, r/seed-2 and 2 more)",
+        ".": ". is not a run: it has no run.json",
+        "empty": "empty is not a run: it has no run.json (make one with antiphase train --out empty)",
+    }
+    for folder, sentence in said.items():
+        assert cli("attack", folder) == (2, "", f"antiphase attack: {sentence}\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_no_brackets_of_types_and_no_flag_that_is_denied_twice(command, cli):
+    _, out, _ = cli(command, "--help")
+    assert "{None" not in out
+    assert "[[" not in out
+    assert "--no-no-" not in out
+
+
+def test_help_of_training_lists_every_attention_and_penalty_with_their_keys(cli):
+    _, out, _ = cli("train", "--help")
+    first = {line.split()[0] for line in out.splitlines() if line.startswith("  ") and line.strip()}
+    keys = {field.name for kind in KINDS.values() for field in fields(kind)} | {field.name for field in fields(Penalty)}
+    assert {*KINDS, *get_args(PenaltyTerm), *keys} - {"term"} <= first
+    assert set(KINDS) <= {line.split()[0] for line in cli("train-clip", "--help")[1].splitlines() if line.strip()}
+
+
+def test_none_is_still_a_word_for_a_flag_that_may_be_left_out():
+    assert read_word(value_of(int | None), "None") is None
+    assert read_word(value_of(Literal["a"] | int | None), "3") == 3

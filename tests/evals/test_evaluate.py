@@ -149,7 +149,7 @@ def test_published_numbers_stand_beside_ours(clip, monkeypatch, cli, tmp_path):
         ("VIT --on digits --episodes 10", "episodes=10 must be at least 1000"),
         ("VIT --on digits,mmvp", "mmvp is not below"),
         ("CLIP --on digits", "a CLIP looks at colour images"),
-        ("nowhere --on digits", "nowhere is not a run"),
+        ("nowhere --on digits", "there is no folder nowhere"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused_in_one_sentence(words, sentence, cli, clip, pair, data_root):

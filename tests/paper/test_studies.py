@@ -20,6 +20,7 @@ from antiphase.attacks import Linf, fgsm
 from antiphase.clip_scales import CLIP_SCALES
 from antiphase.config import InputError
 from antiphase.console import duration
+from antiphase.models import Differential
 from antiphase.models.clip_config import VARIANTS, clip_of_sizes
 from antiphase.paper import ledger as ledger_module
 from antiphase.paper.catalog import chosen, groups, studies
@@ -89,6 +90,49 @@ def test_a_study_without_rows_has_lines_and_verdicts_that_say_so(tmp_path):
         assert all(line.value is None and not line.text for line in study.table(grid, answers)), study.name
     for verdict in verdicts(studies().values(), grid, answers):
         assert verdict["verdict"] == "not tested here"
+
+
+def test_show_says_in_one_line_that_nothing_of_a_table_is_there_and_keeps_question_claims_and_plan(cli, tmp_path):
+    code, out, _ = cli("study", "show", "fig5", "--scale", "cpu", "--ledger", tmp_path / "none")
+    words = " ".join(out.split())
+    assert code == 0
+    assert "not run yet" not in words
+    assert "nothing of this table is there yet: it has" in words
+    assert "Do the input gradients of A1 and A2 oppose each other" in words
+    assert "K8: 1 of 1 contrasts can decide it" in words
+
+
+def test_run_wants_names_or_the_word_all_and_says_that_starting_costs_too(cli, tmp_path):
+    code, out, err = cli("study", "run", "--ledger", tmp_path / "none")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "name studies (antiphase study list) or all" in err
+    assert not (tmp_path / "none").exists()
+    _, out, _ = cli("study", "run", "fig5", "--ledger", tmp_path / "none", "--dry-run")
+    assert "  0 s  " not in out
+    assert "the start of the command, the loading of data and the verdicts come on top" in " ".join(out.split())
+
+
+def test_what_reads_a_ledger_refuses_a_folder_that_is_none_and_takes_an_empty_one(cli, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").touch()
+    for action in ("status", "verdicts", "prices", "upgrade"):
+        assert cli("study", action, "--ledger", tmp_path / "empty")[0] == 0
+        for folder, why in (("other", "is no ledger"), ("none", "there is no folder")):
+            code, out, err = cli("study", action, "--ledger", tmp_path / folder)
+            assert (code, out, err.count("\n")) == (2, "", 1)
+            assert why in err
+
+
+def test_a_title_has_three_digits_of_lambda_init_and_the_key_all_of_them():
+    exact, rounded = (
+        replace(Grid.at("smoke").diffvit(0, 2).model, attention=(Differential(lambda_init=(first, 0.8)),))
+        for first in (0.20000000000000007, 0.2)
+    )
+    cells = [replace(Grid.at("smoke").diffvit(0, 2), model=model) for model in (exact, rounded)]
+    assert cells[0].title == cells[1].title
+    assert "lambda_init 0.2/0.8" in cells[0].title
+    assert cells[0].key != cells[1].key
 
 
 def test_each_study_says_what_it_takes_by_the_price_list(cli):
@@ -251,6 +295,9 @@ def test_a_ledger_says_what_its_cells_took(ledger, cli, tmp_path):
     }
     assert result["prices"].keys() == single
     assert all(price["per_operation"] > 0 and price["cells"] > 0 for price in result["prices"].values())
+    printed = cli("study", "prices", "--ledger", ledger[0])[1]
+    assert "seconds per operation" in printed.splitlines()[0]
+    assert eval("{" + printed + "}").keys() == single  # it can be pasted
     code, out, _ = cli("study", "prices", "--ledger", tmp_path)
     assert code == 0
     assert "OMP_NUM_THREADS=1" in out
@@ -480,7 +527,7 @@ def test_below_the_paper_scale_studies_that_train_surrogates_are_part_of_all_onl
     def left_out(*more: object) -> set[str]:
         return set(json.loads(cli(*words, *more, "--json")[1])["left_out"])
 
-    assert left_out("all", "--scale", "cpu") == left_out("--scale", "desk") == TRAIN_SURROGATES
+    assert left_out("all", "--scale", "cpu") == left_out("all", "--scale", "desk") == TRAIN_SURROGATES
     assert left_out("all", "c3", "--scale", "cpu") == TRAIN_SURROGATES - {"clip-fgsm-pgd"}
     assert not left_out("fig2", "c2", "--scale", "cpu")
     assert not left_out("all", "--scale", "cpu", "--surrogates")

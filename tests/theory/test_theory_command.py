@@ -51,7 +51,7 @@ def test_what_cannot_be_audited_is_refused_in_a_sentence(pair, cli, digits, tmp_
         ((diff, "--base", diff), "takes a softmax model"),
         ((diff, "--base", tmp_path / "deep"), "the depths must be equal"),
         ((diff, "--base", other), "the data must be the same"),
-        ((diff, "--base", tmp_path / "none"), "is not a run"),
+        ((diff, "--base", tmp_path / "none"), "there is no folder"),
         ((diff, "--probes", "1"), "probes=1"),
     ):
         code, out, err = cli("theory", *words)

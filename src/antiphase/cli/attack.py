@@ -46,6 +46,7 @@ EXAMPLES = """\
   antiphase attack runs/diffvit --attack cw --searches 5 --steps 100 --confidence 1 --save
   antiphase attack runs/diffvit --eps 4/255 --on runs/vit
   antiphase attack runs/c10 --scale cpu --eps 1/255,2/255 --save --eight-bit --json"""
+TAKES = "one run"
 Kind = Literal["pgd", "fgsm", "apgd", "fab", "square", "autoattack", "cw", "ddn", "fmn", "minimal-l2"]
 Loss = Literal["ce", "margin", "dlr", "cosine", "dlr-targeted"]
 Make = Callable[..., Attack]

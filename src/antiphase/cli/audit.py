@@ -31,6 +31,7 @@ EXAMPLES = """\
   antiphase audit path/to/model.py:factory --weights mine.safetensors --data path/to/images
   antiphase audit timm:vit_tiny_patch16_224 --no-weights --data imagenet --dry-run
   antiphase audit runs/diffvit runs/vit --out audits/twins"""
+TAKES = "one model, or two to compare (a run, timm:NAME, open_clip:ARCH/TAG, hf:NAME, a folder, FILE.py:FUNCTION)"
 IMAGES, QUICK_IMAGES = 256, 32
 LONG = 600  # seconds from which on --quick is offered
 
@@ -41,7 +42,7 @@ class Command:
     baseline: tyro.conf.Positional[str | None] = None  # a second model, named in the same way, to compare with
     weights: Path | None = None  # a file of the model's weights, in place of its library's
     baseline_weights: Path | None = None  # the same for the baseline
-    no_weights: bool = False  # random weights, for a dry run of everything
+    no_weights: tyro.conf.FlagCreatePairsOff[bool] = False  # random weights, for a dry run of everything
     preprocessing: str | None = None  # none, imagenet, clip, or resize=256,crop=224,mean=0.5,std=0.5; None: its own
     heads: int | None = None  # of a SLIP checkpoint's image tower, which its tensors do not show
     text_heads: int | None = None  # of its text tower

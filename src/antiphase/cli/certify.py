@@ -21,6 +21,7 @@ EXAMPLES = """\
   antiphase certify runs/diffvit
   antiphase certify runs/diffvit runs/vit --sigma 0.12,0.25 --samples 10000 --images 200
   antiphase certify runs/vit --alpha 0.01 --attack-images 0 --json"""
+TAKES = "one run or two"
 
 
 @dataclass(frozen=True, kw_only=True)

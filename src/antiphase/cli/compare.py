@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   antiphase compare runs/vit runs/diffvit --out runs/comparison --eps 4/255,8/255,16/255
   antiphase compare runs/c10-vit runs/c10-diffvit --out runs/c10 --scale cpu"""
+TAKES = "two runs"
 
 
 @dataclass(frozen=True, kw_only=True)

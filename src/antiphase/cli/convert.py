@@ -18,6 +18,7 @@ EXAMPLES = """\
   antiphase convert checkpoint_best.pt runs/diffclip
   antiphase convert checkpoint_best.pt runs/diffclip-star --lambda-init schedule
   antiphase convert clip.pt runs/clip --heads 12 --text-heads 8"""
+TAKES = "a checkpoint and the folder of the run to write"
 
 
 @dataclass(frozen=True, kw_only=True)

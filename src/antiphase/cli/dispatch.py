@@ -1,6 +1,7 @@
 """Run a command: flags are read by tyro into a typed command, refusals become one sentence, the outcome an exit code.
 
 A command module has `Command` (a dataclass with `defaults(scale)`), `run(command) -> result`, `show(result)` and EXAMPLES;
+where it has positional arguments, TAKES (what they are, in words); where its help has more to say, NOTES below the examples;
 where a result can be a failure, also `exit_code(result)`.
 """
 
@@ -10,30 +11,26 @@ import contextlib
 import io
 import json
 import os
+import re
 import sys
-import types
-import typing
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import tyro
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from antiphase.cli import COMMANDS
-from antiphase.config import Budget, InputError, Names
+from antiphase.cli.flags import fields_of, marked
+from antiphase.cli.values import Unfit, registry
+from antiphase.config import InputError
 from antiphase.console import all_visible, visible
 from antiphase.files import require_text
-from antiphase.models.attention_syntax import SYNTAX, attention_text, parse_attention
-from antiphase.models.config import Attention
 from antiphase.scales import SCALES
-from antiphase.training import penalty_syntax
-from antiphase.training.config import Penalty
 
 NO_MEMORY = "this needs more memory than there is: choose a smaller model, smaller images or a smaller batch"
 SHARED = ("attack", "measure", "eval", "audit")  # by the processes that torchrun started
@@ -102,23 +99,30 @@ def _fail(name: str, sentence: str, code: int) -> int:
 def parse(name: str, module: ModuleType, argv: list[str]) -> Any:
     """The command that argv names, defaults taken from its scale. --help exits here, as usual."""
     argv = [_present_name(word) for word in argv]
+    defaults = _defaults(module, argv)
+    flags = flags_of(defaults)
+    _check_flags(name, argv, flags)
     output, errors = io.StringIO(), io.StringIO()
-    refusals: list[InputError] = []
     try:
-        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(output), _registry(refusals):
-            return tyro.cli(
+        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(output), registry():
+            command, words = tyro.cli(
                 module.Command,
                 prog=f"antiphase {name}",
-                description=f"{COMMANDS[name]}\n\nexamples:\n{module.EXAMPLES}",
-                default=_defaults(module, argv),
+                description=f"{COMMANDS[name]}\n\nexamples:\n{module.EXAMPLES}{getattr(module, 'NOTES', '')}",
+                default=defaults,
                 args=argv,
                 config=(tyro.conf.OmitArgPrefixes,),
+                return_unknown_args=True,
             )
     except SystemExit as stop:
         if stop.code in (0, None):
             print(output.getvalue(), end="")
             raise
-        raise _refusal(stop, refusals) or InputError(_sentence(errors.getvalue() + output.getvalue())) from None
+        printed = errors.getvalue() + output.getvalue()
+        raise _refusal(stop, printed) or InputError(_sentence(name, module, printed)) from None
+    if words:
+        raise InputError(_one_more(name, module, words[0], argv, flags))
+    return command
 
 
 def _present_name(word: str) -> str:
@@ -156,118 +160,85 @@ def _value_of(flag: str, argv: list[str]) -> str | None:
     return value
 
 
-def _refusal(stop: BaseException, refusals: list[InputError]) -> InputError | None:
-    """Our own refusal behind tyro's exit: of a word, or of a whole config (then it hangs on the exit as its context)."""
+def flags_of(command: Any) -> dict[str, bool]:
+    """The flags of a command with its defaults, and of each whether it takes a value."""
+    flags, positional = {}, marked(type(command), tyro.conf.Positional)
+    for name, value in fields_of(command):
+        if name in positional:
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        flags[flag] = not isinstance(value, bool)
+        if isinstance(value, bool) and not name.startswith("no_"):
+            flags[f"--no-{flag[2:]}"] = False
+    return flags
+
+
+def _check_flags(name: str, argv: list[str], flags: Iterable[str]) -> None:
+    """Refuse one that the command does not have, before anything is said of others that are missing."""
+    if {"-h", "--help"} & {*argv}:
+        return
+    for word in argv:
+        flag = word.partition("=")[0].replace("_", "-")
+        if flag == "--" or flag.startswith("--tyro-"):
+            return
+        if flag.startswith("--") and flag not in flags:
+            raise InputError(_no_flag(name, word.partition("=")[0], flags))
+
+
+def _no_flag(name: str, word: str, flags: Iterable[str]) -> str:
+    """The flag that was meant is one that begins the same or contains the word's beginning, else one that is spelt alike."""
+    meant, known = word.lstrip("-").lower(), sorted(flag[2:] for flag in flags)
+    alike = [flag for flag in known if len(flag) > 2 and meant.startswith(flag)]
+    alike = alike[-1:] or get_close_matches(meant, known, n=1) or [f for f in known if meant and f.startswith(meant)]
+    hint = f"did you mean --{alike[0]}?" if alike else f"see antiphase {name} --help"
+    return f"there is no flag {word}: {hint}"
+
+
+def _one_more(name: str, module: ModuleType, word: str, argv: list[str], flags: dict[str, bool]) -> str:
+    """Of a word that nothing takes."""
+    if word.startswith("-"):
+        return _no_flag(name, word, flags)
+    before = argv[argv.index(word) - 1] if word in argv[1:] else ""
+    if flags.get(before) is False:
+        return f"{before} takes no value, got {word!r}: write it alone"
+    takes = getattr(module, "TAKES", None)
+    return f"{name} takes {takes}, and {word!r} is one more" if takes else f"{name} takes flags alone, got {word!r}"
+
+
+def _refusal(stop: BaseException, printed: str) -> InputError | None:
+    """Our own refusal behind tyro's exit: of a whole config, or of a word (then what was printed names the flag)."""
     cause: BaseException | None = stop
-    while cause is not None and not refusals:
+    while cause is not None:
         if isinstance(cause, InputError):
             return cause
+        if isinstance(cause, Unfit):
+            flag = re.search(r"Error parsing (\S+):", printed)
+            return InputError(f"{flag[1] if flag else 'a flag'} {cause}")
         cause = cause.__context__
-    return refusals[0] if refusals else None
+    return None
 
 
-def _sentence(printed: str) -> str:
-    """tyro's error message on one line: its first paragraph and, for a misspelt flag, the flag that was meant."""
+def _sentence(name: str, module: ModuleType, printed: str) -> str:
+    """tyro's error message on one line: what is missing, else its first paragraph."""
     lines = [line.strip(" │") for line in printed.splitlines()]
     rules = [i for i, line in enumerate(lines) if line and not line.strip("-─╭╮╰╯")] + [len(lines)]
     paragraphs = [" ".join(filter(None, lines[a + 1 : b])) for a, b in pairwise(rules)]
     message = paragraphs[0] if paragraphs else " ".join(lines)
-    meant = [p.split()[3] for p in paragraphs if p.startswith("Perhaps you meant: --")]
-    return message + (f": did you mean {meant[0]}?" if meant else "") or "the flags could not be read; see --help"
+    if message.startswith("Missing from"):
+        return _missing(name, module, message.partition(":")[2])
+    if short := re.match(r"Missing value for argument '(\S+)'", message):
+        return f"{short[1]} needs a value, and none follows it" if short[1].startswith("-") else _takes(name, module)
+    return message or "the flags could not be read; see --help"
 
 
-def _whole_numbers(word: str) -> tuple[int, ...]:
-    try:
-        return tuple(map(int, word.split(",")))
-    except ValueError:
-        raise InputError(f"{word!r} is no list of whole numbers: write them with commas, such as 1,2") from None
+def _missing(name: str, module: ModuleType, listed: str) -> str:
+    """Of required arguments as tyro lists them, each with its metavar and its help."""
+    entries = [entry.strip() for entry in listed.split("(required)") if entry.strip()]
+    named = [entry.split(maxsplit=2) for entry in entries if entry.startswith("--")]
+    flags = " and ".join(f"{flag}: {about}" for flag, _, about in named)
+    return f"{name} needs {flags}" if len(named) == len(entries) else _takes(name, module)
 
 
-def _numbers(word: str) -> tuple[float, ...]:
-    try:
-        return tuple(map(float, word.split(",")))
-    except ValueError:
-        raise InputError(f"{word!r} is no list of numbers: write them with commas, such as 0.12,0.25") from None
-
-
-class Word(NamedTuple):
-    """A type that the command line takes as one word, so that a positional argument may follow it."""
-
-    is_type: Callable[[Any], bool]
-    metavar: str
-    read: Callable[[str], Any]
-    instance: type | types.UnionType
-    write: Callable[[Any], str] = str
-    several: bool = False  # or as several words, if no positional argument follows
-
-
-WORDS = (
-    Word(lambda kind: kind is Budget, "EPS", Budget, Budget),
-    Word(
-        lambda kind: kind == tuple[Budget, ...],
-        "EPS[,EPS...]",
-        lambda word: tuple(map(Budget, word.split(","))),
-        tuple,
-        lambda value: ",".join(map(str, value)),
-    ),
-    Word(
-        lambda kind: kind == tuple[int, ...],
-        "N[,N...]",
-        _whole_numbers,
-        tuple,
-        lambda value: ",".join(map(str, value)),
-    ),
-    Word(
-        lambda kind: kind == tuple[float, ...],
-        "X[,X...]",
-        _numbers,
-        tuple,
-        lambda value: ",".join(f"{number:g}" for number in value),
-        several=True,
-    ),
-    Word(lambda kind: kind is Names, "NAME[,NAME...]", Names, Names),
-    Word(
-        lambda kind: set(typing.get_args(kind)) == set(typing.get_args(Attention)),
-        SYNTAX,
-        parse_attention,
-        Attention,
-        attention_text,
-    ),
-    Word(
-        lambda kind: set(typing.get_args(kind)) == {Penalty, types.NoneType},
-        penalty_syntax.SYNTAX,
-        penalty_syntax.parse_penalty,
-        Penalty | types.NoneType,
-        penalty_syntax.penalty_text,
-    ),
-)
-
-
-def _registry(refusals: list[InputError]) -> ConstructorRegistry:
-    """How tyro reads such words. It tries alternatives and drops their messages, so refusals are kept here."""
-    registry = ConstructorRegistry()
-
-    def keeping_refusals(read: Callable[[str], Any]) -> Callable[[list[str]], Any]:
-        def instance(words: list[str]) -> Any:
-            try:
-                return read(",".join(words))
-            except InputError as refusal:
-                refusals.append(refusal)
-                raise
-
-        return instance
-
-    @registry.primitive_rule
-    def one_word(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-        for word in WORDS:
-            if word.is_type(info.type):
-                return PrimitiveConstructorSpec(
-                    nargs="*" if word.several else 1,
-                    metavar=word.metavar,
-                    instance_from_str=keeping_refusals(word.read),
-                    is_instance=lambda value, word=word: isinstance(value, word.instance),  # type: ignore[misc]
-                    str_from_instance=lambda value, word=word: [word.write(value)],  # type: ignore[misc]
-                )
-        return None
-
-    return registry
+def _takes(name: str, module: ModuleType) -> str:
+    """What a command has to be given, by its first example."""
+    return f"{name} takes {module.TAKES}, as in {module.EXAMPLES.splitlines()[0].strip()}"

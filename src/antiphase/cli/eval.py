@@ -22,11 +22,12 @@ EXAMPLES = """\
   antiphase eval runs/diffclip --on imagenet,ood --prompts imagenet80 --scale paper --published CC12M
   antiphase eval runs/diffclip --on downstream --tasks probe,few-shot --scale paper --episodes 5000 --center
   antiphase eval runs/clip --on cifar10,mmvp --json"""
+TAKES = "one run"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    run: tyro.conf.Positional[Path]  # folder of a run: a CLIP; a ViT for probes and few-shot episodes
+    run: tyro.conf.Positional[Path]  # folder of a run: a CLIP; a ViT for probe, few-shot and corrupted
     on: str  # data sets, separated by commas; the groups downstream, captions, ood; corrupted: its own data under corruptions
     tasks: str | None = None  # zero-shot, probe, few-shot, retrieval, pairs, corrupted; None: what the data are for
     scale: ScaleName = "smoke"  # sizes of everything here, where a flag does not say otherwise

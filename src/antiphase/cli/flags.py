@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import typing
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tyro.conf import Suppress
 
 from antiphase.config import InputError, check_fields
 from antiphase.data.catalog import CATALOG, check_name, entry_of, load
@@ -105,3 +110,21 @@ class OfRuns:
     source: TestImages = TestImages()
     device: str = "auto"  # auto, cpu, cuda, cuda:1, mps
     json: bool = False  # print the result as JSON on stdout
+
+
+def fields_of(config: Any) -> Iterator[tuple[str, Any]]:
+    """The fields of a command and of the configs in it that are arguments, with their values."""
+    suppressed = marked(type(config), Suppress)
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            yield from fields_of(value)
+        elif field.name not in suppressed:
+            yield field.name, value
+
+
+def marked(kind: type, marker: Any) -> set[str]:
+    """Fields with a marker of tyro's; `Suppress`: the command asks for them in another way, as a list, or once for all its
+    questions."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return {name for name, hint in hints.items() if marker in getattr(hint, "__metadata__", ())}

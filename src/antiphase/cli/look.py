@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   antiphase look runs/vit runs/diffvit
   antiphase look runs/vit runs/diffvit --eps 4/255,8/255,16/255 --images 12"""
+TAKES = "the folders of runs"
 IMAGES = 8
 
 

@@ -44,6 +44,7 @@ EXAMPLES = """\
   antiphase measure runs/tiles --measures focus --eps 1/255
   antiphase measure runs/diffclip --measures caption-correlation --captions flickr8k --images 200
   antiphase measure runs/vit --measures lipschitz --estimators sample,power,ascent --levels maps,block --images 64 --json"""
+TAKES = "one run"
 
 
 @dataclass(frozen=True, kw_only=True)

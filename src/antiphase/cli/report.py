@@ -20,6 +20,7 @@ EXAMPLES = """\
   antiphase report runs/comparison
   antiphase report runs/vit runs/diffvit --out site
   antiphase report runs/cpu --scale cpu"""
+TAKES = "folders"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,9 +18,9 @@ from antiphase.files import of_another_shape, require_folder
 from antiphase.locks import KIND
 from antiphase.paper.catalog import chosen, studies, to_run
 from antiphase.paper.claims import plans, verdicts
-from antiphase.paper.cost import Prices, fit
+from antiphase.paper.cost import UNIT, Prices, fit
 from antiphase.paper.grid import Grid
-from antiphase.paper.ledger import Ledger
+from antiphase.paper.ledger import Ledger, require_ledger
 from antiphase.paper.ledger_index import Summary
 from antiphase.paper.questions import Cell, data_sets, ordered
 from antiphase.paper.shard import Shard
@@ -38,6 +38,7 @@ ACTIONS = {
     "upgrade": "convert a ledger that an earlier version wrote",
     "prices": "what an operation took in the ledger's cells, as the list in paper/cost.py has it",
 }
+READING = ("status", "verdicts", "export", "upgrade", "prices")  # actions about a ledger that is there
 EXAMPLES = """\
   antiphase study list
   antiphase study show table1 --scale cpu
@@ -51,12 +52,15 @@ EXAMPLES = """\
   antiphase study export --scale cpu --ledger runs/cpu --out runs/cpu/export
   antiphase study upgrade --ledger runs/cpu
   antiphase study prices --ledger runs/cpu"""
+TAKES = f"one of {', '.join(ACTIONS)}, and names of studies"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
     action: tyro.conf.Positional[str]  # list, show, run, status, verdicts, export, upgrade, prices
-    names: tyro.conf.Positional[tuple[str, ...]] = ()  # studies: fig2a, or fig2 for all of its parts; none: all
+    names: tyro.conf.Positional[
+        tuple[str, ...]
+    ] = ()  # studies: fig2a, fig2 for all of its parts, or all; none: all, but for run
     ledger: Path = Path("runs/studies")  # folder of finished cells; several scales and processes may share it
     scale: ScaleName = "smoke"  # sizes of everything; smoke is for tests and gives no verdict
     data: str | None = None  # in place of the scale's main data set, and of the data for a CLIP pair of your own
@@ -86,6 +90,10 @@ class Command:
             near = get_close_matches(str(self.action), ACTIONS, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(ACTIONS)}"
             raise InputError(f"study cannot {self.action!r}: {hint}")
+        if self.action == "export" and self.out is None:
+            raise InputError("export needs a folder to write to: give --out")
+        if self.action == "run" and not self.names:
+            raise InputError("study run does not start everything unasked: name studies (antiphase study list) or all")
         if self.data is not None:
             check_name(self.data)
         chosen(self.names)  # refuses an unknown one
@@ -102,6 +110,8 @@ def run(command: Command) -> dict[str, Any]:
         raise InputError(f"--data-root {command.data_root} is no folder: name the one where data sets lie")
     user_clips = None if command.action == "list" else pair_of(command.clip, command.diffclip, ledger)
     grid = _grid(command, named, user_clips)
+    if command.action in READING:
+        require_ledger(command.ledger)
     about: dict[str, Any] = {"action": command.action, "scale": command.scale, "ledger": str(command.ledger)}
     if command.action == "list":
         return about | {"studies": [_described(study, grid) for study in named]}
@@ -116,7 +126,7 @@ def run(command: Command) -> dict[str, Any]:
 
         return about | upgrade(ledger)
     if command.action == "prices":
-        return about | {"prices": fit(ledger.provenances())}
+        return about | {"prices": fit(ledger.provenances()), "unit": UNIT}
     with of_another_shape(command.ledger):
         return about | _read(command, named, grid, Answers(ledger))
 
@@ -290,8 +300,7 @@ def _verdicts(command: Command, grid: Grid, answers: Answers) -> list[dict[str, 
 
 
 def _exported(command: Command, named: list[Study], grid: Grid, answers: Answers) -> dict[str, Any]:
-    if command.out is None:
-        raise InputError("export needs a folder to write to: give --out")
+    assert command.out is not None
     require_folder(command.out)
     from antiphase.report.export import write_export
 

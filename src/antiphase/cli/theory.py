@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   antiphase theory runs/diffvit --base runs/vit
   antiphase theory runs/diffvit --base runs/vit --images 64 --probes 32 --json"""
+TAKES = "one run"
 
 
 @dataclass(frozen=True, kw_only=True)

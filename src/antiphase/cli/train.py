@@ -12,9 +12,11 @@ import tyro
 from antiphase.cli.flags import DataFlags
 from antiphase.config import InputError, check_fields, overlaid, read_yaml
 from antiphase.files import require_folder
+from antiphase.models import attention_syntax
 from antiphase.models.config import ViTConfig
 from antiphase.models.run_json import check_about
 from antiphase.scales import SCALES, ScaleName
+from antiphase.training import penalty_syntax
 from antiphase.training.config import TrainConfig
 
 EXAMPLES = """\
@@ -28,6 +30,13 @@ EXAMPLES = """\
   antiphase train --out runs/robust --config runs/vit/run.json --start-from runs/vit --adv-eps 8/255
   antiphase train --out runs/again --config runs/c10/run.json --scale cpu --seed 1
   torchrun --nproc-per-node 2 -m antiphase train --out runs/shared --attention differential"""
+NOTES = f"""
+
+--attention KIND[:KEY=VALUE,...], as in differential:lambda_init=0.5,out_scale=fixed:
+{attention_syntax.explained()}
+
+--penalty TERM[:KEY=VALUE,...], as in noise-change:weight=0.3 (docs/method.md 8.3):
+{penalty_syntax.explained()}"""
 ABOUT_A_RUN = {"format", "title", "scale", "data", "environment", "digest"}  # the other sections of a run.json
 
 

@@ -16,6 +16,7 @@ from antiphase.data.catalog import check_name, entry_of, load
 from antiphase.data.pair_catalog import is_captioned, load_pairs
 from antiphase.data.tolerance import ALLOWABLE, allowed
 from antiphase.files import require_folder
+from antiphase.models import attention_syntax
 from antiphase.models.clip_config import VARIANTS, CLIPConfig, TokenizerName, clip_of_sizes
 from antiphase.models.config import Attention
 from antiphase.models.prompts import PROMPT_SETS, check_prompts, templates
@@ -37,6 +38,10 @@ EXAMPLES = """\
   antiphase train-clip --out runs/f8k --pairs flickr8k --image 64 --patch 8 --tokenizer clip --context 77
   antiphase train-clip --out runs/cc3m --scale paper --pairs 'cc3m/*.tar' --allow broken,empty --precision bf16
   torchrun --nproc-per-node 8 -m antiphase train-clip --out runs/cc12m --scale paper --pairs cc12m --variant DiffCLIP"""
+NOTES = f"""
+
+--attention and --text-attention KIND[:KEY=VALUE,...], as in differential:lambda_init=0.5:
+{attention_syntax.explained()}"""
 
 
 @dataclass(frozen=True, kw_only=True)

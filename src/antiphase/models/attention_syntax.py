@@ -28,8 +28,40 @@ KINDS: dict[str, type[Attention]] = {
     "low-rank": LowRankDifferential,
     "dint": Dint,
 }
+ABOUT = {
+    "softmax": "one map, softmax(QK'/sqrt(d)) V",
+    "differential": "(A1 - lambda A2) V, then a norm per head and a gain",
+    "differential-v2": "lambda of every token and head, no norm and no gain",
+    "grouped": "differential, several signal maps to one noise map",
+    "bounded": "differential, lambda stays below a bound",
+    "low-rank": "differential, the second branch is the first with a difference of low rank",
+    "dint": "differential plus lambda times the mean map, so that rows sum to 1",
+}
+VALUES = {  # what each key takes
+    "lambda_init": "a number, 0.2/0.4/... (one per layer), schedule or schedule/a/b/c/base",
+    "learned": "true, or false: lambda stays lambda_init",
+    "head_norm": "rms or none",
+    "out_scale": "the gain: official (1 - lambda_init), fixed (0.2) or none (1)",
+    "ratio": "heads that share a noise map",
+    "bound": "of lambda, above 0",
+    "rank": "of the difference",
+}
 WHOLE = {"ratio": "of heads that share a noise map", "rank": "of the difference of the two branches"}
 SYNTAX = f"{'|'.join(KINDS)}[:key=value,...]"
+
+
+def explained() -> str:
+    """Every kind in half a line, and the keys that it takes: a part of the help."""
+    kinds = [f"  {name:<16}{ABOUT[name]}" for name in KINDS]
+    keys = []
+    for key, values in VALUES.items():
+        defaults = {name: value_text(getattr(kind(), key)) for name, kind in KINDS.items() if hasattr(kind(), key)}
+        first, *others = defaults
+        of = "" if others else f" (of {first})"
+        unlike = [f" ({name}: {defaults[name]})" for name in others if defaults[name] != defaults[first]]
+        keys.append(f"  {key:<16}{values}{of}; {defaults[first]}{''.join(unlike)} when not given")
+    *most, last = [name for name, kind in KINDS.items() if fields(kind)]
+    return "\n".join((*kinds, f"\nkeys of {', '.join(most)} and {last}:", *keys))
 
 
 def parse_attention(text: str) -> Attention:
@@ -78,10 +110,13 @@ def attention_text(attention: Attention) -> str:
     return ":".join([kind, ",".join(options)]) if options else kind
 
 
-def value_text(value: Any) -> str:
-    """An option's value as it is written."""
+def value_text(value: Any, digits: int | None = None) -> str:
+    """An option's value as it is written; for a title in so many significant digits."""
     if isinstance(value, Schedule):
-        return f"schedule/{value.a}/{value.b}/{value.c}/{value.index_base}"
+        numbers = (value_text(part, digits) for part in (value.a, value.b, value.c, value.index_base))
+        return "/".join(("schedule", *numbers))
     if isinstance(value, tuple):
-        return "/".join(map(value_text, value))
+        return "/".join(value_text(part, digits) for part in value)
+    if isinstance(value, float) and digits is not None:
+        return str(float(f"{value:.{digits}g}"))
     return str(value).lower() if isinstance(value, bool) else str(value)

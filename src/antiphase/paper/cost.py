@@ -53,6 +53,7 @@ PROCESSOR_SECONDS = {
     "retrieval": 4.1e-11,
     "zero-shot": 1.6e-11,
 }
+UNIT = "processor seconds per operation (a multiplication or an addition)"
 GENERAL = 3.0e-11  # of a group that was not measured (TrainClip, OtherEncoder, theory): about that of training
 CORES = 2  # that a price is for: the processor seconds, halved
 GPU_OPERATIONS_PER_SECOND = 1e13  # useful ones, of one GPU: an assumption, which a dry run states

@@ -266,7 +266,7 @@ def run(
     todo = [cell for cell in plan if not ledger.has(cell)]
     outcome.present = [cell.key for cell in plan if ledger.has(cell)]
     earlier = {cell.key: ledger.failure(cell) for cell in todo}  # failures of runs before this one: to be tried again
-    with console.progress("cells", len(plan), len(plan) - len(todo), show=workers == 1) as advance:
+    with console.progress("cells", len(plan), len(plan) - len(todo), show=workers == 1, paced=False) as advance:
         while todo:
             before = len(todo)
             for cell in list(todo):

@@ -218,3 +218,14 @@ class Ledger:
 
 def is_ledger(folder: Path) -> bool:
     return (folder / "rows").is_dir() or (folder / "data.json").is_file()
+
+
+def require_ledger(folder: Path) -> None:
+    """Refuse a folder that is not there, and one with other files; an empty one is a ledger without cells."""
+    if not folder.exists():
+        raise InputError(f"there is no folder {folder}: name a ledger with --ledger (antiphase study run makes one)")
+    begun = is_ledger(folder) or any((folder / part).is_dir() for part in ("failed", "locks"))
+    if not begun and any(folder.iterdir()):
+        raise InputError(
+            f"{folder} is no ledger, since it has files but no rows of studies: name another with --ledger"
+        )

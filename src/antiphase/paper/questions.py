@@ -313,7 +313,7 @@ class OtherEncoder(Cell):
 def _attention(model: Tower) -> list[str]:
     kinds = dict.fromkeys(layer for layer in model.layers if isinstance(layer, Differential))
     return [
-        f"lambda_init {value_text(k.lambda_init)}"
+        f"lambda_init {value_text(k.lambda_init, digits=3)}"
         + (" fixed" if not k.learned else "")
         + (f", {k.out_scale} scale" if k.out_scale != "official" else "")
         + (", no head norm" if k.head_norm == "none" else "")

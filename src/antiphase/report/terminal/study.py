@@ -28,15 +28,19 @@ def _print(text: str, style: str = "", hang: int = 2) -> None:
 def show_table(study: Row) -> None:
     """One table for each reading, the paper's number beside ours."""
     _print(f"{study['title']} (scale {study['scale']})", "bold", hang=0)
+    lines = study["lines"]
+    if all(line["value"] is None and not line.get("text") for line in lines):
+        _print(f"nothing of this table is there yet: it has {len(lines)} lines, and none of their cells is finished")
+        return
     groups: dict[tuple[str, ...], list[Row]] = {}
-    for line in study["lines"]:
+    for line in lines:
         groups.setdefault((line["reading"], *columns_of(line)[-2:]), []).append(line)
-    for (reading, n, seeds), lines in groups.items():
+    for (reading, n, seeds), grouped in groups.items():
         sizes = [f"n = {n}"] * (n != "-") + [f"{seeds} seed{'s' * (seeds != '1')}"] * (seeds != "-")
         _print(reading_words(reading) + f" ({', '.join(sizes)})" * bool(sizes), hang=0)
-        rows = [(label_words(label), *numbers) for label, *numbers in (columns_of(line)[:4] for line in lines)]
+        rows = [(label_words(label), *numbers) for label, *numbers in (columns_of(line)[:4] for line in grouped)]
         table("", ("", "reference", "ours", "95 % interval"), rows, words=(0, 2))
-    for line in study["lines"]:
+    for line in lines:
         if worth_noting(line):
             _print(f"- {label_words(line['label'])}, {reading_words(line['reading'])}: {line['note']}")
 
@@ -125,9 +129,12 @@ def show_run(result: Row) -> None:
 
 def _show_plan(result: Row) -> None:
     for cell in result["planned"]:
-        _print(f"{duration(cell['seconds']):>8}  {cell['title']}", hang=4)
+        takes = duration(cell["seconds"]) if cell["seconds"] >= 1 else "< 1 s"
+        _print(f"{takes:>8}  {cell['title']}", hang=4)
     todo, total = len(result["planned"]), duration(result["seconds"])
     _print(f"{todo} cells to do, about {total} ({result['basis']}); {result['there']} are there", "bold")
+    if todo:
+        _print("the start of the command, the loading of data and the verdicts come on top: some seconds in all")
     for name, why in result["absent"].items():
         _print(f"{name}: {why}", "yellow")
 
@@ -184,7 +191,10 @@ def show_upgrade(result: Row) -> None:
 
 
 def show_prices(result: Row) -> None:
-    """As lines of PROCESSOR_SECONDS."""
+    """As lines of PROCESSOR_SECONDS, under a comment that says what they are."""
+    if result["prices"]:
+        heading = f"    # {result['unit']},\n    # on one thread, by kind of cell:"
+        stdout.print(heading, markup=False, soft_wrap=True)  # each line stays whole and can be pasted
     for group, price in result["prices"].items():
         _print(f'    "{group}": {price["per_operation"]:.1e},  # {price["cells"]} cells')
     if not result["prices"]:
