@@ -12,15 +12,17 @@ from antiphase.attacks.threat_model import Patch, ThreatModel, Unbounded
 from antiphase.config import InputError, check_fields, check_value
 
 Label = Literal["true", "predicted"]  # the class an untargeted attack drives away from
+Target = Literal["least-likely", "random"] | int  # the class a targeted attack drives towards
 STORED_AS_RUNS = {"stored": "runs"}  # the name of `restarts` in files and keys, from before it was renamed
 
 
 class Attack:
-    """What every attack says: its threat model, its restarts and the class that it drives away from."""
+    """What every attack says: its threat model, its restarts, the class that it drives away from, and the one to reach."""
 
     within: ThreatModel
     restarts: int
     label: Label
+    target: Target | None = None  # None: any other class will do
 
     @property
     def name(self) -> str:
@@ -53,7 +55,7 @@ class PGD(Attack):
     random_start: bool = True
     loss: Literal["ce", "margin", "dlr", "cosine"] = "ce"
     label: Label = "true"
-    target: Literal["least-likely", "random"] | int | None = None  # the class to reach; None: any other
+    target: Target | None = None  # the class to reach; None: any other
 
     def __post_init__(self) -> None:
         _check_loss(self, self.loss, ("ce", "margin", "dlr", "cosine"))
@@ -193,6 +195,7 @@ class AutoAttack(Attack):
 
     def __post_init__(self) -> None:
         check_fields(self, steps=1, targets=1, queries=1)
+        _check_ball(self)
         self.stages  # noqa: B018  refuses what a stage would refuse
 
     @property
@@ -236,7 +239,7 @@ class MinimumNorm(Attack):
     within = Unbounded()
     restarts = 1
     label: Label = "predicted"
-    target: Literal["least-likely", "random"] | int | None = None  # the class to reach; None: any other
+    target: Target | None = None  # the class to reach; None: any other
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -343,4 +346,4 @@ def _check_loss(attack: Attack, loss: str, known: tuple[str, ...]) -> None:
 
 def _check_ball(attack: Attack) -> None:
     if isinstance(attack.within, Patch):
-        raise InputError(f"{type(attack).__name__} works within Linf or L2: use PGD within a patch")
+        raise InputError(f"{type(attack).__name__} works within Linf or L2 and does not know patches: use PGD within a patch")

@@ -447,8 +447,12 @@ class Examples:
             return self.y if label == "true" else self.clean.prediction
         logits = self.clean.logits
         if isinstance(target, int):
+            if target >= logits.shape[1]:
+                raise InputError(
+                    f"target {target} is out of range for a model of {logits.shape[1]} classes: "
+                    f"classes are counted from 0 to {logits.shape[1] - 1}"
+                )
             self.target = torch.full_like(self.y, target)
-            check_logits(logits, len(self.y), self.target)
         elif target == "least-likely":
             self.target = logits.argmin(dim=1)
         else:  # any class but the predicted one, each as likely
