@@ -16,6 +16,13 @@ Target = Literal["least-likely", "random"] | int  # the class a targeted attack 
 STORED_AS_RUNS = {"stored": "runs"}  # the name of `restarts` in files and keys, from before it was renamed
 
 
+def target_text(target: Target) -> str:
+    """A target in words."""
+    if isinstance(target, int):
+        return f"class {target}"
+    return {"least-likely": "the least likely class", "random": "a random other class"}[target]
+
+
 class Attack:
     """What every attack says: its threat model, its restarts, the class that it drives away from, and the one to reach."""
 
@@ -346,4 +353,6 @@ def _check_loss(attack: Attack, loss: str, known: tuple[str, ...]) -> None:
 
 def _check_ball(attack: Attack) -> None:
     if isinstance(attack.within, Patch):
-        raise InputError(f"{type(attack).__name__} works within Linf or L2 and does not know patches: use PGD within a patch")
+        raise InputError(
+            f"{type(attack).__name__} works within Linf or L2 and does not know patches: use PGD within a patch"
+        )

@@ -180,7 +180,8 @@ def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
     shared: dict[str, Any] = {name: getattr(command, name) for name in names}
     shared["save"] |= bool(others)  # they are shown the images as they were kept
     answers = attack_answers(run, images, command.attacks(), device=device, **shared)
-    result = {"run": str(folder), "scale": command.scale, "cells": [answer.content for answer in answers]}
+    result = {"run": str(folder), "scale": command.scale, "eight_bit": command.eight_bit}
+    result["cells"] = [answer.content for answer in answers]
     if others:
         from antiphase.results.transfer import transfers
 
