@@ -62,7 +62,7 @@ class PGD(Attack):
     random_start: bool = True
     loss: Literal["ce", "margin", "dlr", "cosine"] = "ce"
     label: Label = "true"
-    target: Target | None = None  # the class to reach; None: any other
+    target: Literal["least-likely", "random"] | int | None = None  # the class to reach; None: any other
 
     def __post_init__(self) -> None:
         _check_loss(self, self.loss, ("ce", "margin", "dlr", "cosine"))
@@ -246,7 +246,7 @@ class MinimumNorm(Attack):
     within = Unbounded()
     restarts = 1
     label: Label = "predicted"
-    target: Target | None = None  # the class to reach; None: any other
+    target: Literal["least-likely", "random"] | int | None = None  # the class to reach; None: any other
 
     def __post_init__(self) -> None:
         check_fields(self)

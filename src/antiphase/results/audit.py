@@ -111,6 +111,7 @@ def _about(run: Run, name: str) -> Row:
         "differential": config.is_differential,
         "preprocessing": _preprocessing(config),
         "prompts": run.wording if run.by_prompts else None,
+        **({"classes_by": run.classes_by} if run.by_prompts else {}),
         "no_lens": "" if foreign is None else foreign.no_lens,
     }
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from antiphase.console import stdout
 from antiphase.measures.attack_rates import TARGETED
 from antiphase.report.numbers import attack_name, attack_with_settings, eps_of
-from antiphase.report.terminal.tables import table
+from antiphase.report.terminal.tables import show_classes_by, table
 from antiphase.tables import number, with_interval
 
 Row = dict[str, Any]
@@ -36,8 +37,32 @@ def show_attacks(result: Row) -> None:
             stdout.print(f"- {name}, n = {first['rates'][name]['n']}: {TARGETED[name]}", markup=False)
     if "transfer" in result:
         _show_transfer(result)
+    show_classes_by(result.get("classes_by", {}))
+    _show_saved(result)
     for flag in sorted({flag for cell in result["cells"] for flag in cell["flags"]}):
         stdout.print(f"red flag: {flag}", style="red", markup=False)
+
+
+def _show_saved(result: Row) -> None:
+    """Where the adversarial images lie; under `fast` and `bisect` a budget has those that no other budget had fooled."""
+    for cell in result["cells"]:
+        if "saved" not in cell:
+            continue
+        at = "" if cell["eps"] is None else f" at {eps_of(cell)}"
+        count, form = cell["saved"]["images"], "PNG files" if result.get("eight_bit") else "float32 tensors"
+        if not count:
+            earlier = any(any(changed) for changed in cell["images"]["changed_in_run"])
+            why = "other budgets had fooled every image that is fooled" if earlier else "no image was fooled"
+            stdout.print(f"saved{at}: nothing, since {why}", markup=False)
+        else:
+            files = Path(cell["saved"]["place"]) / ("*.png" if form == "PNG files" else "*.safetensors")
+            stdout.print(
+                f"saved{at}: {count} adversarial image{'s' * (count > 1)} as {form} in {files}",
+                markup=False,
+                soft_wrap=True,
+            )
+    if len(result["cells"]) > 1 and "saved" in result["cells"][0] and result["cells"][0]["protocol"] != "paper":
+        stdout.print("(an image is saved at the first budget that was found to fool it)", markup=False)
 
 
 def _conditions(result: Row) -> list[str]:
