@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphase.attacks import PGD, Linf
+from antiphase.attacks import L2, PGD, Linf
 from antiphase.config import Budget, InputError, dump_yaml, fingerprint, from_plain, overlaid, read_yaml, to_plain
 from antiphase.files import read_lines, write_lines, write_whole
 from antiphase.models import Differential, Schedule, Softmax, ViTConfig
@@ -45,8 +45,24 @@ def test_a_bad_budget_is_named(word):
 
 
 def test_eight_meant_as_255ths_is_refused_with_the_hint():
-    with pytest.raises(InputError, match="did you mean 8/255"):
+    with pytest.raises(InputError, match=r"eps=8 is more than .*: did you mean 8/255\?"):
         Linf(8)
+
+
+@pytest.mark.parametrize("word", ["300/255", "300", "511/510"])
+def test_a_budget_above_the_pixel_range_that_was_not_meant_as_255ths_gets_no_such_hint(word):
+    with pytest.raises(InputError, match=r"eps=.* is more than the whole pixel range, from 0 to 1: give at most 1"):
+        Linf(word)
+
+
+def test_a_budget_of_adversarial_training_is_refused_under_its_own_name_as_it_was_written():
+    with pytest.raises(InputError, match="adv_eps=300/255 is more than"):
+        TrainConfig(adv_eps="300/255")
+
+
+@pytest.mark.parametrize("word", ["128/255", "0.5", "0.1", "2", "1.25"])
+def test_an_l2_budget_is_shown_as_it_was_written(word):
+    assert str(L2(Budget(word))) == f"L2 {word}"
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)

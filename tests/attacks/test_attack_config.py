@@ -53,7 +53,8 @@ def test_impossible_settings_of_minimum_norm_attacks_are_refused_by_name(make, n
 
 def test_only_pgd_works_within_a_patch():
     for kind in (APGD, FAB, Square, AutoAttack):
-        with pytest.raises(InputError, match="use PGD within a patch"):
+        sentence = f"{kind.__name__} works within Linf or L2 and does not know patches: use PGD within a patch"
+        with pytest.raises(InputError, match=sentence):
             kind(within=Patch(width=2))
 
 

@@ -197,5 +197,5 @@ def test_eight_bits_and_unknown_classes_are_refused_in_a_sentence(victim, few):
     for attack in (*SHORT.values(), MinimalL2()):
         with pytest.raises(InputError, match="rounding undoes it"):
             run(victim, few, attack, eight_bit=True)
-    with pytest.raises(InputError, match="label 12 is out of range"):
+    with pytest.raises(InputError, match="target 12 is out of range"):
         run(victim, few, CW(target=12))

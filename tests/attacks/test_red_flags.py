@@ -26,9 +26,15 @@ from tests.attacks.harness import Returns, run
         ({"y": lambda y: y[:-1]}, "labels have shape"),
         ({"y": lambda y: y.float()}, "float32"),
         ({"attack": PGD(within=L2(9))}, "more than sqrt\\(64\\) = 8"),
-        ({"attack": PGD(within=Patch(width=9))}, "9 x 9"),
-        ({"attack": PGD(within=Patch(width=4, place=(6, 0)))}, "at \\(6, 0\\)"),
-        ({"attack": PGD(within=Linf(0.1), target=12)}, "label 12 is out of range"),
+        ({"attack": PGD(within=Patch(width=9))}, "a patch of 9 x 9 is larger than an image of 8 x 8: choose a smaller"),
+        (
+            {"attack": PGD(within=Patch(width=4, place=(6, 0)))},
+            "4 x 4 at \\(6, 0\\) leaves an image of 8 x 8: choose another --place",
+        ),
+        (
+            {"attack": PGD(within=Linf(0.1), target=12)},
+            "target 12 is out of range for a model of 10 classes: classes are counted from 0 to 9",
+        ),
     ],
 )
 def test_what_cannot_be_attacked_is_refused_by_name(change, named, victim, few):

@@ -1,5 +1,7 @@
 """Each rate of an attack has the denominator that its name says."""
 
+from dataclasses import replace
+
 import torch
 
 from antiphase.attacks.engine import AttackResult
@@ -21,6 +23,15 @@ def test_each_rate_has_the_denominator_its_name_says():
         "asr_change": (3, 8),
         "asr_correct": (1, 6),
         "asr_union": (2, 4),
+    }
+
+
+def test_with_a_target_images_predicted_as_it_already_are_not_counted():
+    result = replace(_result([0, 0, 0, 3], [0, 0, 3, 3], [[1, 0, 0, 0], [1, 1, 0, 0]]), target=torch.full((4,), 3))
+    assert {k: (v["hits"], v["n"]) for k, v in success_rates(result).items()} == {
+        "clean_accuracy": (3, 4),
+        "target_reached": (2, 2),
+        "target_reached_correct": (2, 2),
     }
 
 

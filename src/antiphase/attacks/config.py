@@ -12,15 +12,24 @@ from antiphase.attacks.threat_model import Patch, ThreatModel, Unbounded
 from antiphase.config import InputError, check_fields, check_value, named_arguments
 
 Label = Literal["true", "predicted"]  # the class an untargeted attack drives away from
+Target = Literal["least-likely", "random"] | int  # the class a targeted attack drives towards
 STORED_AS_RUNS = {"stored": "runs"}  # the name of `restarts` in files and keys, from before it was renamed
 
 
+def target_text(target: Target) -> str:
+    """A target in words."""
+    if isinstance(target, int):
+        return f"class {target}"
+    return {"least-likely": "the least likely class", "random": "a random other class"}[target]
+
+
 class Attack:
-    """What every attack says: its threat model, its restarts and the class that it drives away from."""
+    """What every attack says: its threat model, its restarts, the class that it drives away from, and the one to reach."""
 
     within: ThreatModel
     restarts: int
     label: Label
+    target: Target | None = None  # None: any other class will do
 
     @property
     def name(self) -> str:
@@ -198,6 +207,7 @@ class AutoAttack(Attack):
 
     def __post_init__(self) -> None:
         check_fields(self, steps=1, targets=1, queries=1)
+        _check_ball(self)
         self.stages  # noqa: B018  refuses what a stage would refuse
 
     @property
@@ -353,4 +363,6 @@ def _check_loss(attack: Attack, loss: str, known: tuple[str, ...]) -> None:
 
 def _check_ball(attack: Attack) -> None:
     if isinstance(attack.within, Patch):
-        raise InputError(f"{type(attack).__name__} works within Linf or L2: use PGD within a patch")
+        raise InputError(
+            f"{type(attack).__name__} works within Linf or L2 and does not know patches: use PGD within a patch"
+        )

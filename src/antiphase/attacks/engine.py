@@ -23,7 +23,7 @@ from antiphase import console, runtime
 from antiphase.attacks.autoattack import StagedAttack, stage_names
 from antiphase.attacks.changed_pixels import ChangedPixels
 from antiphase.attacks.compiled import Compile, forwards_at_most, should_compile
-from antiphase.attacks.config import PGD, Attack, Label, MinimalL2, MinimumNorm, Square
+from antiphase.attacks.config import PGD, Attack, Label, MinimalL2, MinimumNorm, Square, Target
 from antiphase.attacks.journal import Journal, digest_of_weights
 from antiphase.attacks.minimum_norm import smallest_of_all
 from antiphase.attacks.question import Protocol, SweepProtocol, neighbours, sweep_order
@@ -89,6 +89,7 @@ class AttackResult:
     stages: tuple[str, ...] = ()  # their names
     alone: tuple[AttackResult, ...] = ()  # of the best of several: the result of each of them
     clean: CleanPredictions | None = None  # spares a later attack on the same images the clean forwards
+    target: Tensor | None = None  # (n,) the class to reach, of an attack with a target
 
     @property
     def adversarial(self) -> Tensor:
@@ -99,6 +100,12 @@ class AttackResult:
     def correct(self) -> Tensor:
         """Classified correctly before the attack. (n,) bool"""
         return self.clean_prediction == self.labels
+
+    @property
+    def attackable(self) -> Tensor:
+        """Not predicted as the target before the attack: without a target, all. (n,) bool"""
+        everywhere = torch.ones_like(self.success)
+        return everywhere if self.target is None else self.clean_prediction != self.target
 
 
 # ------------------------------------------------------------------------------------------------- the engine
@@ -174,6 +181,8 @@ def run(
             clean_predictions=clean_predictions,
             eot_samples=attack.eot_samples if isinstance(attack, Attack) else 1,
         )
+        if isinstance(attack, Attack) and attack.target is not None:
+            examples.loss_label(attack.label, attack.target)  # which sets the target, at a budget of 0 too
         if few is not None and examples.eot_samples == 1 and not examples.clean.flags:
             check_alike(few, examples.clean.logits)
         if not isinstance(attack, Attack):
@@ -442,14 +451,18 @@ class Examples:
         largest: list[float] = logits.topk(min(2, len(logits))).values.tolist()
         return largest
 
-    def loss_label(self, label: Label, target: str | int | None = None) -> Tensor:
+    def loss_label(self, label: Label, target: Target | None = None) -> Tensor:
         """(n,): the class whose loss is driven, up for an untargeted attack, down for a targeted one."""
         if target is None:
             return self.y if label == "true" else self.clean.prediction
         logits = self.clean.logits
         if isinstance(target, int):
+            if target >= logits.shape[1]:
+                raise InputError(
+                    f"target {target} is out of range for a model of {logits.shape[1]} classes: "
+                    f"classes are counted from 0 to {logits.shape[1] - 1}"
+                )
             self.target = torch.full_like(self.y, target)
-            check_logits(logits, len(self.y), self.target)
         elif target == "least-likely":
             self.target = logits.argmin(dim=1)
         else:  # any class but the predicted one, each as likely
@@ -499,4 +512,5 @@ class Examples:
             flags=tuple(self.flags),
             compiled=self.compiled,
             clean=self.clean,
+            target=self.target,
         )

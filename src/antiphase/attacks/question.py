@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphase.attacks.config import PGD, Attack
+from antiphase.attacks.config import PGD, Attack, target_text
 from antiphase.attacks.threat_model import Linf
 from antiphase.config import Budget
 from antiphase.store import BACKWARD, Content, Entry, Question, Work
@@ -69,7 +69,8 @@ class AttackQuestion(Question):
         name = "FGSM" if isinstance(a, PGD) and a.steps == 1 and not a.random_start else a.name
         own_step = isinstance(a, PGD) and type(a.within) is Linf and a.step_size not in (None, a.within.eps)
         pace = f" by {a.steps} steps of {Budget(a.step)}" if isinstance(a, PGD) and own_step else ""
-        return f"{name} {a.within}{pace}" + (f" away from the {a.label} label" if a.label != "true" else "")
+        aim = f" away from the {a.label} label" if a.label != "true" else ""
+        return f"{name} {a.within}{pace}" + (aim if a.target is None else f" towards {target_text(a.target)}")
 
     @property
     def price_group(self) -> str:
@@ -103,13 +104,25 @@ class AttackAnswer:
         return flags
 
     @property
+    def has_target(self) -> bool:
+        """Success is to reach a class, not only to leave one."""
+        return self.content["attack"].get("target") is not None
+
+    @property
+    def attackable(self) -> NDArray[np.bool_]:
+        """(n,): not predicted as the target before the attack; only a target that is one class for all can be."""
+        target, clean = self.content["attack"].get("target"), self.content["images"]["clean"]
+        flags: NDArray[np.bool_] = np.not_equal(clean, target) if isinstance(target, int) else np.ones(len(clean), bool)
+        return flags
+
+    @property
     def changed(self) -> NDArray[np.bool_]:
-        """(R, n): that restart changed the prediction"""
+        """(R, n): that restart changed the prediction; with a target, to that class"""
         return np.array(self.content["images"]["changed_in_run"], dtype=bool)
 
     @property
     def fooled(self) -> NDArray[np.bool_]:
-        """(n,): at least one restart changed the prediction"""
+        """(n,): at least one restart changed the prediction; with a target, to that class"""
         flags: NDArray[np.bool_] = np.logical_or.reduce(self.changed)
         return flags
 

@@ -22,10 +22,20 @@ Shape = tuple[int, ...]  # (C, H, W)
 SLACK = 1e-7  # float32 leaves a ball by up to 6e-8
 
 
-def _pixel_budget(eps: float) -> Budget:
+def budget_text(eps: float) -> str:
+    """A number as it was most probably written: a decimal if that is exact ("0.5"), else a fraction of 255 ("128/255")."""
+    decimal = f"{eps:g}"
+    return decimal if math.isclose(float(decimal), eps, rel_tol=1e-9) else str(Budget(eps))
+
+
+def pixel_budget(eps: float, name: str = "eps") -> Budget:
+    """A budget for single pixels, at most 1; `name` is the argument that a refusal names."""
     budget = Budget(eps)
     if budget > 1:
-        raise InputError(f"eps={float(eps):g} is more than the whole pixel range: did you mean {float(eps):g}/255?")
+        written = budget_text(budget)
+        meant = f"{written}/255" if budget <= 255 and "/" not in written else None
+        remedy = f"did you mean {meant}?" if meant else "give at most 1, such as 8/255"
+        raise InputError(f"{name}={written} is more than the whole pixel range, from 0 to 1: {remedy}")
     return budget
 
 
@@ -36,7 +46,7 @@ class Linf:
     eps: float  # pixel units; a string such as "4/255" is read
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "eps", _pixel_budget(self.eps))
+        object.__setattr__(self, "eps", pixel_budget(self.eps))
 
     def __str__(self) -> str:
         return f"Linf {Budget(self.eps)}"
@@ -73,7 +83,7 @@ class L2:
         object.__setattr__(self, "eps", Budget(self.eps))
 
     def __str__(self) -> str:
-        return f"L2 {float(self.eps):g}"
+        return f"L2 {budget_text(self.eps)}"
 
     def check(self, shape: Shape) -> None:
         values = math.prod(shape)
@@ -157,10 +167,11 @@ class Patch(Linf):
     def check(self, shape: Shape) -> None:
         _, height, width = shape
         top, left = (0, 0) if isinstance(self.place, str) else self.place
+        patch, image = f"a patch of {self.width} x {self.width}", f"an image of {height} x {width}"
+        if self.width > min(height, width):
+            raise InputError(f"{patch} is larger than {image}: choose a smaller --width")
         if top + self.width > height or left + self.width > width:
-            raise InputError(
-                f"a patch of {self.width} x {self.width} at ({top}, {left}) leaves an image of {height} x {width}"
-            )
+            raise InputError(f"{patch} at ({top}, {left}) leaves {image}: choose another --place or a smaller --width")
 
     def corners(self, key: Key, ids: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
         """(B, 2): top and left of each example's square, where it is random or given."""

@@ -26,7 +26,7 @@ from antiphase.attacks import (
     fgsm,
 )
 from antiphase.attacks.config import Attack, Label, Version
-from antiphase.attacks.question import SweepProtocol
+from antiphase.attacks.question import AttackQuestion, SweepProtocol
 from antiphase.cli.flags import OfRuns, TestImages
 from antiphase.config import Budget, InputError, check_fields
 from antiphase.files import require_folder, require_run
@@ -181,12 +181,15 @@ def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
     shared: dict[str, Any] = {name: getattr(command, name) for name in names}
     shared["save"] |= bool(others)  # they are shown the images as they were kept
     answers = attack_answers(run, images, command.attacks(), device=device, **shared)
-    result = {"run": str(folder), "scale": command.scale, "cells": [answer.content for answer in answers]}
+    result = {"run": str(folder), "scale": command.scale, "eight_bit": command.eight_bit}
+    result["cells"] = [_with_place(answer.content, folder, command.eight_bit) for answer in answers]
+    targets = [Run(other, command.source.prompts) for other in others]
+    if by_prompts := {str(each.folder): each.classes_by for each in (run, *targets) if each.by_prompts}:
+        result["classes_by"] = by_prompts
     if others:
         from antiphase.results.transfer import transfers
 
         settings = {name: shared[name] for name in ("protocol", "seed", "eight_bit", "compile")}
-        targets = [Run(other, command.source.prompts) for other in others]
         shown = transfers(run, targets, images, command.attacks(), device=device, **settings)
         result["transfer"] = [entry.content for entry in shown]
     if command.out is not None and is_main_process():
@@ -194,6 +197,14 @@ def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
 
         write_attacks(result, command.out)
     return result
+
+
+def _with_place(cell: dict[str, Any], run: Path, eight_bit: bool) -> dict[str, Any]:
+    """A stored answer with where its adversarial images lie, if any were kept."""
+    if not cell.get("saved", {}).get("images"):
+        return cell
+    folder = run / AttackQuestion.folder / cell["saved"]["folder"]
+    return cell | {"saved": {**cell["saved"], "place": str(folder / "png" if eight_bit else folder)}}
 
 
 def show(result: dict[str, Any]) -> None:

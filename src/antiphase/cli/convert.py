@@ -12,6 +12,7 @@ from antiphase.config import check_fields
 from antiphase.files import require_folder
 from antiphase.models.attention_syntax import parse_attention
 from antiphase.models.config import Differential
+from antiphase.models.prompts import PROMPT_SETS
 from antiphase.scales import ScaleName
 
 EXAMPLES = """\
@@ -74,6 +75,7 @@ def show(result: dict[str, Any]) -> None:
     print(f"{result['title']} with {result['parameters']:,} parameters in {result['run']}")
     for assumption in result["assumed"]:
         print(f"assumed: {assumption}, which a checkpoint does not store; --lambda-init says otherwise")
+    print(f"prompts: a checkpoint stores none; commands take {PROMPT_SETS['paper'][0]!r}, and --prompts chooses others")
     for row in result["lambda"]:
         warning = "".join(f"  WARNING: {flag}" for flag in row["flags"])
         print(f"  {row['layer']}  lambda {row['lambda']:.4f} (from {row['lambda_init']:.3g}){warning}")

@@ -17,6 +17,7 @@ from antiphase.store import Question, Work
 Task = Literal["zero-shot", "probe", "few-shot", "retrieval", "pairs", "corrupted"]
 TASKS: tuple[Task, ...] = ("zero-shot", "probe", "few-shot", "retrieval", "pairs", "corrupted")
 NEED_TEXT: tuple[Task, ...] = ("zero-shot", "retrieval", "pairs")
+BY_PROMPTS: tuple[Task, ...] = ("zero-shot", "corrupted")  # a CLIP classifies by prompts of the class names
 GROUPS = {  # a group gets the mean over its data sets where all were evaluated
     "downstream": (
         "caltech101",

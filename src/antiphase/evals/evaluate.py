@@ -18,6 +18,7 @@ from antiphase.data.pair_catalog import load_pairs
 from antiphase.data.pairs import PairSet
 from antiphase.data.readers.mmvp import Statements, load_mmvp
 from antiphase.evals.config import (
+    BY_PROMPTS,
     CORRUPTED,
     GROUPS,
     MEAN_PER_CLASS,
@@ -103,7 +104,10 @@ def evaluate(
     rows += _means(names, rows)
     for row in rows:
         row["published"] = pretraining and published(row["name"], row["data"], pretraining, run.config.title)
-    return {"run": str(run.folder), "title": run.config.title, "pretraining": pretraining, "rows": rows, "cells": cells}
+    about: Content = {"run": str(run.folder), "title": run.config.title, "pretraining": pretraining}
+    if run.by_prompts and any(task in BY_PROMPTS for _, task in plan):
+        about["classes_by"] = {str(run.folder): run.classes_by}
+    return {**about, "rows": rows, "cells": cells}
 
 
 def _planned(run: Run, name: str, wanted: tuple[Task, ...]) -> list[tuple[str, Task]]:

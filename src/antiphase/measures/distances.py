@@ -17,10 +17,10 @@ POINTS = 50  # of the curve, beside zero
 
 
 def distances(result: AttackResult) -> dict[str, Any]:
-    """What `distances_of` says of an attack's result."""
+    """What `distances_of` says of an attack's result; images that were predicted as its target already are left out."""
     check_value("result", result, AttackResult)
-    nearest = np.where(result.success.numpy(), result.distance.numpy(), np.nan)
-    return distances_of(nearest, result.correct.numpy())
+    nearest, attackable = np.where(result.success.numpy(), result.distance.numpy(), np.nan), result.attackable.numpy()
+    return distances_of(nearest[attackable], result.correct.numpy()[attackable])
 
 
 def distances_of(nearest: Array, correct: NDArray[np.bool_]) -> dict[str, Any]:

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from antiphase.attacks.config import Attack
 from antiphase.attacks.engine import AttackResult
 from antiphase.attacks.question import AttackQuestion
+from antiphase.measures.attack_rates import DENOMINATORS, TARGETED
 from antiphase.measures.distances import distances
 from antiphase.measures.stats import mean_finite, median_finite
-from antiphase.measures.success import DENOMINATORS, success_rates
+from antiphase.measures.success import success_rates
 from antiphase.tables import Shown, ShownList, Table, interval_of, number, percent, with_interval
 
 
@@ -30,7 +31,15 @@ class RatedResult(AttackResult, Shown):
     ids: NDArray[np.int64] | None = None  # (n,) of the images, where they are known
 
     def __repr__(self) -> str:
-        return f"<RatedResult {self.attack!r}: {int(self.success.sum())} of {len(self.labels)} images fooled>"
+        success = "fooled" if self.target is None else "reached the target, where others were predicted before"
+        return (
+            f"<RatedResult {self.attack!r}: {int(self.success.sum())} of {int(self.attackable.sum())} images {success}>"
+        )
+
+    @property
+    def _meaning(self) -> dict[str, str]:
+        """What each rate is of."""
+        return DENOMINATORS if self.target is None else TARGETED
 
     def summary(self) -> dict[str, Any]:
         """Every rate with its 95 % interval, hits, n and what it is of; distances, costs and red flags."""
@@ -39,7 +48,7 @@ class RatedResult(AttackResult, Shown):
         return {
             "attack": self.attack,
             "n": len(self.labels),
-            **{name: {**rates[name], "of": DENOMINATORS[name]} for name in rates},
+            **{name: {**rates[name], "of": self._meaning[name]} for name in rates},
             "distances": {name: spread[name] for name in ("correct", "wrong")},
             "forwards_per_image": mean_finite(self.forwards),
             "backwards_per_image": mean_finite(self.backwards),
@@ -58,11 +67,17 @@ class RatedResult(AttackResult, Shown):
             f"median {number(median_finite(fooled))}, largest {number(float(fooled.max()))}" if len(fooled) else "none"
         )
         cost = f"{number(mean_finite(self.forwards))} forwards and {number(mean_finite(self.backwards))} backwards"
+        what = "that fool" if self.target is None else "that reach the target"
         return Table(
             f"{self.attack} on {len(self.labels):,} images, 95 % intervals",
             ("rate", "value", "interval", "hits", "of"),
             rows,
-            [f"size of the perturbations that fool, in the attack's norm: {far}", f"{cost} per image", *_flags([self])],
+            [
+                *_target_notes(self),
+                f"size of the perturbations {what}, in the attack's norm: {far}",
+                f"{cost} per image",
+                *_flags([self]),
+            ],
         )
 
     def records(self) -> list[dict[str, Any]]:
@@ -79,6 +94,7 @@ class RatedResult(AttackResult, Shown):
             "distance": self.distance,
             "forwards": self.forwards,
             "backwards": self.backwards,
+            **({} if self.target is None else {"target": self.target}),
         }
         rows = zip(*(column.tolist() for column in columns.values()))
         records = [{"attack": self.attack, **dict(zip(columns, row))} for row in rows]
@@ -90,14 +106,15 @@ class RatedSweep(ShownList[RatedResult]):
 
     def table(self) -> Table:
         """A row for each budget."""
-        names = ("robust_accuracy", "asr_change", "asr_correct")
+        targeted = self[0].target is not None
+        names = tuple(TARGETED)[1:] if targeted else ("robust_accuracy", "asr_change", "asr_correct")
         rows = []
         for result in self:
             rates = success_rates(result)
             rows.append((result.attack, *(with_interval(rates[name]) for name in names)))
         clean = with_interval(success_rates(self[0])["clean_accuracy"])
         title = f"{len(self[0].labels):,} images, clean accuracy {clean}, 95 % intervals"
-        return Table(title, ("attack", *names), rows, _flags(self))
+        return Table(title, ("attack", *names), rows, [*_target_notes(self[0]), *_flags(self)])
 
 
 def rated(result: AttackResult, attack: Any, ids: NDArray[np.int64] | None) -> RatedResult:
@@ -113,9 +130,18 @@ def _named(result: AttackResult, name: str, ids: NDArray[np.int64] | None) -> Ra
 
 
 def _of(name: str, restarts: int) -> str:
-    """The denominator in short; `DENOMINATORS` has it in full."""
+    """The denominator in short; `DENOMINATORS` and `TARGETED` have it in full."""
+    if name in TARGETED and name not in DENOMINATORS:
+        return "correct images, not at target" if name.endswith("correct") else "images, not at target"
     images = "correct images" if name == "asr_correct" else "images"
     return f"{images} x restarts" if restarts > 1 and name in ("asr_change", "asr_correct") else images
+
+
+def _target_notes(result: RatedResult) -> list[str]:
+    """What the rates of an attack with a target mean; nothing of another."""
+    if result.target is None:
+        return []
+    return [f"{name}: {meaning}" for name, meaning in TARGETED.items() if name not in DENOMINATORS]
 
 
 def _flags(results: Sequence[AttackResult]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Accuracy and attack success rates, each over the denominator that its name says."""
+"""Accuracy, and the success rates of an attack's result (measures/attack_rates.py)."""
 
 from __future__ import annotations
 
@@ -13,37 +13,22 @@ from antiphase.attacks.engine import AttackResult
 from antiphase.attacks.red_flags import check_logits
 from antiphase.config import check_value
 from antiphase.data.imageset import Images, ImageSet, as_images
+from antiphase.measures.attack_rates import rates_of, target_rates_of
 from antiphase.models.fast_path import fast_path
-from antiphase.rates import rate
 from antiphase.runtime import frozen
-
-DENOMINATORS = {
-    "clean_accuracy": "correct without an attack, of all images",
-    "robust_accuracy": "correct and changed by no restart, of all images",
-    "asr_change": "prediction changed, of all images, mean over restarts (the paper's rate)",
-    "asr_correct": "prediction changed, of the correctly classified images, mean over restarts",
-    "asr_union": "prediction changed by at least one restart, of all images",
-}
 
 
 def success_rates(result: AttackResult) -> dict[str, Any]:
-    """The rates of `DENOMINATORS`, each with hits, n and interval."""
+    """Each rate with hits, n and interval.
+
+    `clean_accuracy`, `robust_accuracy`, `asr_change`, `asr_correct` and `asr_union`; of an attack with a target
+    `clean_accuracy`, `target_reached` and `target_reached_correct`.
+    """
     check_value("result", result, AttackResult)
-    return rates_of(result.correct.numpy(), result.changed_in_restart.numpy())
-
-
-def rates_of(correct: NDArray[np.bool_], changed_in_restart: NDArray[np.bool_]) -> dict[str, Any]:
-    """From which images were classified correctly before the attack (n,) and which each restart changed (R, n)."""
-    changed = changed_in_restart.T  # (n, R)
-    union = changed.any(axis=1)
-    rates = {
-        "clean_accuracy": rate(correct),
-        "robust_accuracy": rate(correct & ~union),
-        "asr_change": rate(changed),
-        "asr_correct": rate(changed[correct]),
-        "asr_union": rate(union),
-    }
-    return {name: value.plain() for name, value in rates.items()}
+    correct, changed = result.correct.numpy(), result.changed_in_restart.numpy()
+    if result.target is None:
+        return rates_of(correct, changed)
+    return target_rates_of(correct, changed, result.attackable.numpy())
 
 
 def predictions(

@@ -137,6 +137,16 @@ class Run(Shown):
         own: list[str] = self.about["data"].get("templates", [])
         return tuple(own) if self.wording == "own" else templates(self.wording)
 
+    @property
+    def classes_by(self) -> str:
+        """By which prompts it classifies, in words; that they are a fallback, where it stores none and none were asked for."""
+        first, *more = self.templates
+        texts = f'"{first}"' + (f" and {len(more)} more" if more else "")
+        if self.wording == "own":
+            return f"classes by the prompts that the run was trained with: {texts}"
+        fallback = "" if self.prompts else "; a fallback, since the run stores none: --prompts chooses others"
+        return f"classes by the prompts {self.wording}: {texts}{fallback}"
+
     @cached_property
     def about(self) -> dict[str, Any]:
         """run.json: model, training, data, seed, versions; a converted run has no training and no data."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from antiphase.attacks import PGD, engine
 from antiphase.data.imageset import ImageSet
 from antiphase.data.pairs import PairSet
-from antiphase.measures.success import rates_of
+from antiphase.measures.attack_rates import rates_of
 from antiphase.models.classifier import Normalized
 from antiphase.models.clip import CLIP
 from antiphase.models.clip_config import CLIPConfig

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import MISSING, Field, fields
 from typing import Any
 
-from antiphase.config import Budget
+from antiphase.attacks.config import APGD, CW, DDN, FAB, FMN, PGD, Attack, AutoAttack, MinimalL2, Square, target_text
+from antiphase.attacks.threat_model import budget_text
+from antiphase.config import Budget, stored_name
 from antiphase.tables import number
 
 Row = dict[str, Any]
+ATTACKS: dict[str, type[Attack]] = {
+    kind.__name__: kind for kind in (PGD, APGD, FAB, Square, AutoAttack, CW, DDN, FMN, MinimalL2)
+}
+COUNTED = {  # settings that are counts: the word for one, and for more
+    "steps": ("step", "steps"),
+    "restarts": ("restart", "restarts"),
+    "queries": ("query", "queries"),
+    "searches": ("search", "searches"),
+    "targets": ("target class", "target classes"),
+}
+ALWAYS = ("version", "steps", "restarts", "queries", "searches")  # settings that are named even at their defaults
 COLUMNS = ("", "reference", "ours", "interval", "reading", "n", "seeds")
 
 
@@ -51,9 +65,9 @@ def worth_noting(line: Row) -> bool:
 
 
 def eps_of(row: Row) -> str:
-    """The budget of a stored attack in 255ths, as pixels are; an L2 distance is of no single pixel and stays a number."""
+    """The budget of a stored attack in 255ths, as pixels are; an L2 distance is of no single pixel: as it was written."""
     l2 = row.get("attack", {}).get("within", {}).get("kind") == "L2"
-    return f"{row['eps']:g}" if l2 else str(Budget(row["eps"]))
+    return budget_text(row["eps"]) if l2 else str(Budget(row["eps"]))
 
 
 def attack_name(attack: Row) -> str:
@@ -74,6 +88,43 @@ def threat_text(attack: Row) -> str:
 
 
 def attack_text(attack: Row) -> str:
-    """The name of a stored attack; a patch attack with the patch."""
+    """The name of a stored attack; a patch attack with the patch, and one with a target with that."""
     patch = (attack.get("within") or {}).get("kind") == "Patch"
-    return attack_name(attack) + (f" within {threat_text(attack)}" if patch else "")
+    return attack_name(attack) + (f" within {threat_text(attack)}" if patch else "") + _towards(attack)
+
+
+def _towards(attack: Row) -> str:
+    return "" if attack.get("target") is None else f" towards {target_text(attack['target'])}"
+
+
+def attack_with_settings(attack: Row) -> str:
+    """The name of a stored attack, where it may go and how it was set: steps and restarts, and what is not as by default."""
+    where = f" within {threat_text(attack)}" if attack.get("within") else ""  # minimum-norm attacks have no such set
+    return ", ".join([attack_name(attack) + where + _towards(attack), *_settings(attack)])
+
+
+def _settings(attack: Row) -> Iterator[str]:
+    by_name = attack_name(attack) == "FGSM"  # whose name says its step and where it begins
+    for setting in fields(ATTACKS[attack["kind"]]):  # type: ignore[arg-type]
+        name, value = setting.name, attack.get(stored_name(setting))
+        if name in ("within", "target") or (by_name and name in ("steps", "restarts", "step_size", "random_start")):
+            continue
+        if isinstance(value, dict):  # a part of several
+            yield f"{value['kind']} ({', '.join(_settings(value))})"
+        elif name in ALWAYS or value != _default(setting):
+            yield _setting_text(name, value)
+
+
+def _default(setting: Field[Any]) -> Any:
+    return None if setting.default is MISSING else setting.default
+
+
+def _setting_text(name: str, value: Any) -> str:
+    """3 restarts, loss margin, away from the predicted label"""
+    if name in COUNTED:
+        one, more = COUNTED[name]
+        return f"{value} {one if value == 1 else more}"
+    if name == "label":
+        return f"away from the {value} label"
+    word = name.replace("_", " ")
+    return f"no {word}" if value is False else f"{word} {value:g}" if isinstance(value, float) else f"{word} {value}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,8 +24,8 @@ from antiphase.attacks.question import AttackAnswer, AttackQuestion, SweepProtoc
 from antiphase.attacks.red_flags import order_flags, unfound_flags
 from antiphase.config import InputError, to_plain
 from antiphase.data.imageset import ImageSet
+from antiphase.measures.attack_rates import rates_of_answer
 from antiphase.measures.distances import distances_of
-from antiphase.measures.success import rates_of
 from antiphase.models.run import Run
 from antiphase.store import Content, Store
 from antiphase.tensors import write_tensors
@@ -71,9 +72,9 @@ def attack_answers(
             return _compute(model[0], images, question, known, folder, label, chosen)
 
         entry = run.answer_on(question, images, compute)
-        by_budget[budget] = AttackAnswer(entry.content, entry)
+        by_budget[budget] = _with_rates_of_target(AttackAnswer(entry.content, entry), question.attack)
     answers = [by_budget[budget] for budget in range(len(attacks))]
-    flags = order_flags([answer.content["rates"]["asr_change"]["value"] for answer in answers])
+    flags = order_flags([float(answer.changed.mean()) for answer in answers])
     return [answer.with_flags(more) for answer, more in zip(answers, flags)]
 
 
@@ -147,7 +148,7 @@ def _compute(
     strength = world.once(lambda: _strength(model, images, question))
     flags = {flag for part in parts for flag in part["flags"]} | set(strength)
     content |= {
-        "rates": rates_of(answer.correct, answer.changed),
+        "rates": rates_of_answer(answer),
         "flags": sorted(flags),
         "forwards_per_image": float(np.mean(per_image["forwards"])),
         "backwards_per_image": float(np.mean(per_image["backwards"])),
@@ -176,18 +177,27 @@ def _names(attack: Attack) -> tuple[str, ...]:
     return () if attack.stages == (attack,) else tuple(stage.name for stage in attack.stages)
 
 
+def _with_rates_of_target(answer: AttackAnswer, attack: Attack) -> AttackAnswer:
+    """Of an attack with a target: what follows from its images, in place of rates that an earlier version may have stored."""
+    if not answer.has_target:
+        return answer
+    content = answer.content | {"rates": rates_of_answer(answer)}
+    return replace(answer, content=content | (_distances(attack, answer) if isinstance(attack, MinimumNorm) else {}))
+
+
 def _distances(attack: MinimumNorm, answer: AttackAnswer) -> Content:
     """How far the nearest adversarial images are; of the best of several attacks, also what each found alone."""
     content, images, fooled = answer.content, answer.content["images"], answer.fooled
+    attackable, correct = answer.attackable, answer.correct[answer.attackable]
     sizes = np.where(fooled, images["distance"], np.nan)
     hopeful = attack.target is None and attack.label == "predicted"  # any image can be driven out of its class
-    more: Content = {"distances": distances_of(sizes, answer.correct)}
+    more: Content = {"distances": distances_of(sizes[attackable], correct)}
     if hopeful:
         more["flags"] = sorted([*content["flags"], *unfound_flags(int((~fooled).sum()), len(fooled))])
     if isinstance(attack, MinimalL2):
         more["alone"] = {
             name: {
-                "distances": distances_of(np.array(images[f"distance_{name}"], dtype=float), answer.correct),
+                "distances": distances_of(np.array(images[f"distance_{name}"], dtype=float)[attackable], correct),
                 **{f"{cost}_per_image": float(np.mean(images[f"{cost}_{name}"])) for cost in ("forwards", "backwards")},
             }
             for name in content["stages"]

@@ -21,6 +21,7 @@ from antiphase.attacks.question import AttackAnswer, AttackQuestion
 from antiphase.attacks.red_flags import FEW, call
 from antiphase.config import Budget, InputError, to_plain
 from antiphase.data.imageset import ImageSet
+from antiphase.measures.attack_rates import DENOMINATORS
 from antiphase.measures.questions import (
     AlignmentQuestion,
     CancellationQuestion,
@@ -28,7 +29,6 @@ from antiphase.measures.questions import (
     LipschitzQuestion,
 )
 from antiphase.measures.stats import Verdict, paired_rates
-from antiphase.measures.success import DENOMINATORS
 from antiphase.models.clip_config import CLIPConfig
 from antiphase.models.config import ViTConfig
 from antiphase.models.foreign_config import ForeignConfig, Preprocessing
@@ -114,6 +114,7 @@ def _about(run: Run, name: str) -> Row:
         "differential": config.is_differential,
         "preprocessing": _preprocessing(config),
         "prompts": run.wording if run.by_prompts else None,
+        **({"classes_by": run.classes_by} if run.by_prompts else {}),
         "no_lens": "" if foreign is None else foreign.no_lens,
     }
 

@@ -11,9 +11,9 @@ from antiphase import runtime
 from antiphase.attacks.question import AttackAnswer
 from antiphase.config import InputError, from_plain, to_plain
 from antiphase.data.imageset import ImageSet
+from antiphase.measures.attack_rates import DENOMINATORS
 from antiphase.measures.questions import AlignmentQuestion, LipschitzQuestion
 from antiphase.measures.stats import holm, mcnemar
-from antiphase.measures.success import DENOMINATORS
 from antiphase.models.config import ViTConfig
 from antiphase.models.run import Run, check_classes
 from antiphase.results.attack import attack_answers

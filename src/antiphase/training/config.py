@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from antiphase.attacks import Linf
+from antiphase.attacks.threat_model import pixel_budget
 from antiphase.clip_scales import ClipScale
 from antiphase.config import Budget, InputError, check_fields, named_arguments
 
@@ -96,7 +97,9 @@ class TrainConfig:
         if self.clean_share > 1:
             raise InputError(f"clean_share={self.clean_share} must be at most 1")
         if self.adv_eps is not None:
-            object.__setattr__(self, "adv_eps", Linf(self.adv_eps).eps)  # read, and refused above the pixel range
+            object.__setattr__(
+                self, "adv_eps", pixel_budget(self.adv_eps, "adv_eps")
+            )  # read, and refused above the pixel range
 
     def lr_at(self, done: float) -> float:
         """The learning rate when this share of all steps is done."""

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from antiphase.report.figures.series import RATES, curve, number_axis, rate_points
+from antiphase.report.figures.series import curve, number_axis, rate_points, rates_in, success_word
 from antiphase.report.numbers import attack_name, attack_text, scaled
 from antiphase.report.theme import LINES, SOFT, colour, legend
 
@@ -34,24 +34,25 @@ def _distances(cell: Row) -> Figure:
         alone = [(rate["at"], scaled(rate["value"] or 0, "%"), None) for rate in part["distances"]["asr"]]
         entries.append((curve(axis, alone, color=SOFT, linestyle=dashes, linewidth=1.3), f"{name} alone"))
     axis.set_xlabel("L2 distance τ")
-    axis.set_ylabel(f"of {correct} correct images, fooled within τ (%)")
+    success = "fooled" if cell["attack"].get("target") is None else "at the target"
+    axis.set_ylabel(f"of {correct} correct images, {success} within τ (%)")
     legend(axis, entries, loc="lower right")
     return figure
 
 
 def _budgets(cells: list[Row]) -> Figure:
-    """Predictions changed against the budget, of all images and of the correct ones, with 95 % intervals."""
+    """Success against the budget, of all images and of the correct ones, with 95 % intervals."""
     figure, axis = _axis(cells[0])
     kind = cells[0]["attack"]["within"]["kind"]
     unit, words = (1, "L2") if kind == "L2" else (255, f"{kind}, in 255ths of a pixel's range")
     entries = []
     styles: tuple[dict[str, Any], ...] = ({"marker": "o"}, {"marker": "s", "linestyle": "--"})
-    for (name, label), style in zip(RATES.items(), styles):
+    for (name, label), style in zip(rates_in(cells[0]).items(), styles):
         points = rate_points([(unit * cell["eps"], cell["rates"][name]) for cell in cells])
         entries.append((curve(axis, points, color=ONE, **style), label))
     number_axis(axis, (unit * cell["eps"] for cell in cells))
     axis.set_xlabel(f"budget ε ({words})")
-    axis.set_ylabel("predictions changed (%)")
+    axis.set_ylabel(success_word(cells[0]))
     legend(axis, entries)
     return figure
 

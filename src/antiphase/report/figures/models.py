@@ -14,7 +14,16 @@ import numpy as np
 from antiphase.measures.certificates import CertificateAnswer
 from antiphase.measures.questions import Rows
 from antiphase.measures.stats import Array, decided, finite, over
-from antiphase.report.figures.series import RATES, boxes, by_layer, curve, number_axis, rate_points
+from antiphase.report.figures.series import (
+    TARGET_RATES,
+    boxes,
+    by_layer,
+    curve,
+    number_axis,
+    rate_points,
+    rates_in,
+    success_word,
+)
 from antiphase.report.page_parts import Figure, Panel, Switch
 from antiphase.report.theme import INK, SOFT, colour, legend_above, look_of
 
@@ -71,14 +80,16 @@ def success_figure(
 
     Side by side, or in one place with a switch, which begins with the images first correct: of the others an attack says little.
     """
+    first = _first_cell(models)
+    of_all, of_correct = names = tuple(rates_in(first))
     panels: dict[str, Panel] = {
-        rate: partial(_success_panel, models=models, rate=rate, within=within) for rate in RATES
+        rate: partial(_success_panel, models=models, rate=rate, within=within) for rate in names
     }
-    views = {"correct images": panels["asr_correct"], "all images": panels["asr_change"]}
+    views = {"correct images": panels[of_correct], "all images": panels[of_all]}
     rates = [
         (model.name, cell["eps"], rate, cell["rates"][rate])
         for model in models
-        for rate in RATES
+        for rate in names
         for cell in model.cells
         if cell["rates"][rate]["value"] is not None
     ]
@@ -100,33 +111,40 @@ def success_figure(
     )
 
 
+def _first_cell(models: Sequence[AttackedModel]) -> Row:
+    """Any cell: all have the same rates."""
+    return next((cell for model in models for cell in model.cells), {"rates": {}})
+
+
 def _success_panel(axis: Any, models: Sequence[AttackedModel], rate: str, within: str) -> None:
     entries, budgets = [], set()
+    first = _first_cell(models)
     for name, place, cells in models:
         points = rate_points((255 * cell["eps"], cell["rates"][rate]) for cell in cells)
         if points:
             entries.append((curve(axis, points, **look_of(place)), brief(name)))
             budgets |= {x for x, *_ in points}
     axis.set_xlabel(f"budget ε ({within}, in 255ths of a pixel's range)")
-    axis.set_ylabel("predictions changed (%)")
+    axis.set_ylabel(success_word(first))
     axis.set_ylim(-2, 102)
-    legend_above(axis, entries, RATES[rate])
+    legend_above(axis, entries, rates_in(first)[rate])
     if entries:
         number_axis(axis, budgets)
 
 
 def _success_alt(models: Sequence[AttackedModel]) -> str:
     """The largest budget's and the middle one's rates of images first correct, for readers who cannot see the curves."""
-    sentences = []
+    sentences, success = [], "are fooled"
     for name, _, cells in models:
         if cells:
+            _, of_correct = rates_in(cells[0])
+            success = "reach the target" if of_correct in TARGET_RATES else success
             ends = {
-                round(255 * c["eps"], 6): c["rates"]["asr_correct"]["value"]
-                for c in (cells[len(cells) // 2], cells[-1])
+                round(255 * c["eps"], 6): c["rates"][of_correct]["value"] for c in (cells[len(cells) // 2], cells[-1])
             }
             words = (f"{'undefined' if v is None else f'{100 * v:.0f} %'} at {eps:g}/255" for eps, v in ends.items())
             sentences.append(f"{name}: {', '.join(words)}")
-    return f"Share of correctly classified images that are fooled, against the budget. {'; '.join(sentences)}."
+    return f"Share of correctly classified images that {success}, against the budget. {'; '.join(sentences)}."
 
 
 # ------------------------------------------------------------------------------------------------- certificates

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from matplotlib.transforms import ScaledTranslation
@@ -13,8 +13,22 @@ from antiphase.report.theme import INK
 Row = dict[str, Any]
 Point = tuple[float, float, Sequence[float] | None]  # x, y, and the two ends of the 95 % interval of y where it has one
 RATES = {"asr_change": "of all images", "asr_correct": "of correctly classified images"}  # of success, and their titles
+TARGET_RATES = {  # the same of an attack with a target
+    "target_reached": "of images not predicted as the target before",
+    "target_reached_correct": "of those correctly classified",
+}
 BESIDE = 2.2  # points of print from one bar to the next
 OCTAVES = 8  # from this ratio of the largest to the smallest x on, an axis is logarithmic
+
+
+def rates_in(cell: Mapping[str, Any]) -> dict[str, str]:
+    """The rates of success that a stored attack has, and their titles."""
+    return TARGET_RATES if "target_reached" in cell["rates"] else RATES
+
+
+def success_word(cell: Mapping[str, Any]) -> str:
+    """What these are rates of."""
+    return "target reached (%)" if "target_reached" in cell["rates"] else "predictions changed (%)"
 
 
 def curve(axis: Any, points: Iterable[Point], bars: float | None = None, /, **style: Any) -> Any:

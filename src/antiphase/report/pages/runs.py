@@ -8,8 +8,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from antiphase.attacks.question import AttackAnswer
 from antiphase.config import Budget, InputError
 from antiphase.console import all_visible, visible
+from antiphase.measures.attack_rates import rates_of_answer
 from antiphase.measures.certificates import CertificateAnswer
 from antiphase.measures.stats import Unit
 from antiphase.models.run_json import read_about, read_log
@@ -32,6 +34,7 @@ from antiphase.store import entries_in, lies_at, read_entry
 
 Row = dict[str, Any]
 READINGS = ("robust_accuracy", "asr_change", "asr_correct")
+TARGET_READINGS = ("target_reached", "target_reached_correct")
 
 
 @dataclass(frozen=True)
@@ -94,9 +97,16 @@ def _read(name: str, folder: Path) -> RunResults:
                 continue
             content = all_visible(content)
             if all(key in content for key in keys):  # measures also has answers without rows: of the theory audit
-                cells.append((lies_at(path).stat().st_mtime, path.name, content))
+                cell = _with_rates_of_target(content) if kind == "attacks" else content
+                cells.append((lies_at(path).stat().st_mtime, path.name, cell))
         getattr(run, kind).extend(cell for *_, cell in sorted(cells, key=lambda c: c[:2]))
     return run
+
+
+def _with_rates_of_target(cell: Row) -> Row:
+    """An attack with a target may have been stored with the rates of one without."""
+    answer = AttackAnswer(cell)
+    return cell | {"rates": rates_of_answer(answer)} if answer.has_target else cell
 
 
 def _looks(runs: list[RunResults]) -> tuple[tuple[str, Row], ...]:
@@ -185,14 +195,17 @@ def _lines_of(name: str, cell: Row) -> list[TableRow]:
     """Rates at a budget; of an attack without one, how far the nearest adversarial images are."""
     if cell["eps"] is None:
         distances = cell["distances"]["correct"]
+        success = "the target was reached" if AttackAnswer(cell).has_target else "an adversarial image was found"
         share, median = distances["found"], distances["median"]
         near = "median of the smallest L2, of correct images"
         return [
-            _line(Label(name), "an adversarial image was found, of correct images", share, share["n"], "%"),
+            _line(Label(name), f"{success}, of correct images", share, share["n"], "%"),
             _line(Label(name), near, median, share["hits"], ""),
         ]
     label = Label(name, Tick.eps(Budget(cell["eps"])))
-    return [_line(label, reading, cell["rates"][reading], cell["rates"][reading]["n"], "%") for reading in READINGS]
+    rates = cell["rates"]
+    readings: tuple[str, ...] = TARGET_READINGS if AttackAnswer(cell).has_target else READINGS
+    return [_line(label, reading, rates[reading], rates[reading]["n"], "%") for reading in readings]
 
 
 def _line(label: Label, reading: str, estimate: Row, n: int, unit: Unit) -> TableRow:

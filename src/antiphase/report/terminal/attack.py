@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from antiphase.console import stdout
-from antiphase.report.numbers import attack_name, attack_text, eps_of
-from antiphase.report.terminal.tables import table
+from antiphase.measures.attack_rates import TARGETED
+from antiphase.report.numbers import attack_name, attack_with_settings, eps_of
+from antiphase.report.terminal.tables import show_classes_by, table
 from antiphase.tables import number, with_interval
 
 Row = dict[str, Any]
@@ -16,25 +18,69 @@ Row = dict[str, Any]
 def show_attacks(result: Row) -> None:
     first = result["cells"][0]
     title = (
-        f"{first['model']} in {result['run']}: {attack_text(first['attack'])} on {first['data']['n']} {first['data']['name']} "
-        f"test images, clean accuracy {with_interval(first['rates']['clean_accuracy'])}, 95 % intervals"
+        f"{first['model']} in {result['run']}: {', '.join([attack_with_settings(first['attack']), *_conditions(result)])}, "
+        f"on {first['data']['n']} {first['data']['name']} test images, "
+        f"clean accuracy {with_interval(first['rates']['clean_accuracy'])}, 95 % intervals"
     )
+    targeted = first["attack"].get("target") is not None
     if "distances" in first:
-        _show_distances(title, first)
+        _show_distances(title, first, targeted)
     else:
-        names = ("robust_accuracy", "asr_change", "asr_correct")
+        names = (
+            ("target_reached", "target_reached_correct")
+            if targeted
+            else ("robust_accuracy", "asr_change", "asr_correct")
+        )
         rates = ((eps_of(c), *(with_interval(c["rates"][name]) for name in names)) for c in result["cells"])
         table(title, ("eps", *names), rates)
+        for name in names if targeted else ():
+            stdout.print(f"- {name}, n = {first['rates'][name]['n']}: {TARGETED[name]}", markup=False)
     if "transfer" in result:
         _show_transfer(result)
+    show_classes_by(result.get("classes_by", {}))
+    _show_saved(result)
     for flag in sorted({flag for cell in result["cells"] for flag in cell["flags"]}):
         stdout.print(f"red flag: {flag}", style="red", markup=False)
 
 
+def _show_saved(result: Row) -> None:
+    """Where the adversarial images lie; under `fast` and `bisect` a budget has those that no other budget had fooled."""
+    for cell in result["cells"]:
+        if "saved" not in cell:
+            continue
+        at = "" if cell["eps"] is None else f" at {eps_of(cell)}"
+        count, form = cell["saved"]["images"], "PNG files" if result.get("eight_bit") else "float32 tensors"
+        if not count:
+            earlier = any(any(changed) for changed in cell["images"]["changed_in_run"])
+            why = "other budgets had fooled every image that is fooled" if earlier else "no image was fooled"
+            stdout.print(f"saved{at}: nothing, since {why}", markup=False)
+        else:
+            files = Path(cell["saved"]["place"]) / ("*.png" if form == "PNG files" else "*.safetensors")
+            stdout.print(
+                f"saved{at}: {count} adversarial image{'s' * (count > 1)} as {form} in {files}",
+                markup=False,
+                soft_wrap=True,
+            )
+    if len(result["cells"]) > 1 and "saved" in result["cells"][0] and result["cells"][0]["protocol"] != "paper":
+        stdout.print("(an image is saved at the first budget that was found to fool it)", markup=False)
+
+
+def _conditions(result: Row) -> list[str]:
+    """What was asked besides the attack, where it is not as by default."""
+    first = result["cells"][0]
+    return [
+        *[f"protocol {first['protocol']}"] * (first["protocol"] != "fast"),
+        *["pixels on the grid of 255ths"] * result.get("eight_bit", False),
+        *[f"seed {first['seed']}"] * (first["seed"] != 0),
+    ]
+
+
 def _show_transfer(result: Row) -> None:
     """What the images made for this run do to others."""
+    targeted = result["cells"][0]["attack"].get("target") is not None
+    success = "of those that reached the target" if targeted else "of those that fooled the source"
     names = ("clean_accuracy", "transfer_change", "transfer_correct", "transfer_fooled")
-    words = ("clean accuracy", "changed, of all", "of its correct images", "of those that fooled the source")
+    words = ("clean accuracy", "changed, of all", "of its correct images", success)
     table(
         f"images made for {result['run']}, shown to other runs, n = {result['transfer'][0]['data']['n']}, 95 % intervals",
         ("shown to", "eps", *words),
@@ -45,9 +91,11 @@ def _show_transfer(result: Row) -> None:
     )
 
 
-def _show_distances(title: str, cell: Row) -> None:
+def _show_distances(title: str, cell: Row, targeted: bool) -> None:
+    what = "reaches the target" if targeted else "changes a prediction"
+    left_out = "; images that are predicted as the target already are left out" if targeted else ""
     table(
-        f"{title}; the smallest L2 that changes a prediction, where one was found, apart for images that are wrong already",
+        f"{title}; the smallest L2 that {what}, where one was found, apart for images that are wrong already{left_out}",
         ("images", "by", "found", "median", "p90", "p95", "p99", "mean", "max"),
         (
             (

@@ -6,7 +6,7 @@ from typing import Any
 
 from antiphase.console import stdout
 from antiphase.data.tolerance import ALLOWABLE
-from antiphase.report.terminal.tables import table
+from antiphase.report.terminal.tables import show_classes_by, table
 from antiphase.tables import with_interval
 
 Row = dict[str, Any]
@@ -31,6 +31,7 @@ def show_evaluation(result: Row) -> None:
             for row in rows
         ),
     )
+    show_classes_by(result.get("classes_by", {}))
     for row in rows:
         stdout.print(f"- {row['name']} on {row['data']}: {row['of']}", markup=False, soft_wrap=True)
     for cell in result["cells"]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from antiphase.console import stdout
 from antiphase.tables import grid
+
+
+def show_classes_by(sentences: Mapping[str, str]) -> None:
+    """By which prompts CLIPs classify: of each run, by its name, a sentence (`Run.classes_by`)."""
+    for name, sentence in sentences.items():
+        stdout.print(f"{name}: {sentence}" if len(sentences) > 1 else sentence, markup=False)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], words: Collection[int] = ()) -> None:
