@@ -221,6 +221,23 @@ def test_saved_images_are_adversarial_when_read_again(cli, runs):
         assert int(model(pixels).argmax()) != clean[int(png.stem)]
 
 
+def test_where_saved_images_lie_is_printed_and_that_none_was_saved(cli, runs, tmp_path):
+    words = ("attack", runs[1], "--images", 24, "--save")
+    for more, pattern in (((), "*.safetensors"), (("--eight-bit",), "*.png")):
+        code, out, err = cli(*words, *more, "--eps", "16/255,48/255", "--out", tmp_path / "out")
+        assert code == 0, err
+        places = [line.split(" in ")[1] for line in out.splitlines() if " adversarial image" in line]
+        assert len(places) == 2
+        for place in places:
+            assert Path(place).name == pattern
+            assert list(Path(place).parent.glob(pattern))
+        cells = json.loads((tmp_path / "out/attacks.json").read_text())["cells"]
+        assert [cell["saved"]["place"] for cell in cells] == [str(Path(place).parent) for place in places]
+    assert "saved at 0: nothing, since no image was fooled" in cli(*words, "--eps", "0")[1]
+    assert "nothing, since other budgets had fooled" in cli(*words, "--eps", "48/255,48.001/255")[1]
+    assert "saved" not in cli(*words[:-1], "--eps", "16/255")[1]
+
+
 PEAK = f"""
 import sys
 from pathlib import Path

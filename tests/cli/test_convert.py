@@ -75,6 +75,9 @@ def test_attack_and_measure_run_on_a_clip_with_no_flag_of_its_own_but_the_prompt
         assert [result["cells"][0]["prompts"] for result in attacked] == ["paper", "a"]
         assert attacked[0]["cells"][0]["model"] == run.config.title
     assert len(list((converted[0].folder / "texts").glob("*"))) == 2  # prompts are encoded once a set
+    _, out, _ = cli("attack", converted[1].folder, *images[:-1], "--eps", "8/255", "--steps", 2)
+    fallback = 'classes by the prompts paper: "a photo of {}"; a fallback, since the run stores none: --prompts chooses'
+    assert fallback in " ".join(out.split())
     words = ("--draws", 2, "--probes", 2, "--max-probes", 2)
     code, out, err = cli("measure", converted[1].folder, *images, *words, "--base", converted[0].folder)
     assert code == 0, err
@@ -116,6 +119,17 @@ def test_a_converted_clip_that_reads_bytes_classifies_and_is_attacked_as_the_run
     rates = json.loads(out)["cells"][0]["rates"]
     assert rates["clean_accuracy"]["value"] > 0.4
     assert rates["robust_accuracy"]["value"] < rates["clean_accuracy"]["value"]
+
+
+def test_an_audit_of_a_clip_names_its_prompts_on_the_terminal_and_on_the_page(converted, cli, data_root, tmp_path):
+    images = ("--data", "cifar10", "--data-root", data_root, "--images", 4)
+    few = ("--quick", "--steps", 1, "--judge-images", 2, "--judge-queries", 5, "--judge-steps", 1, "--l2-steps", 1)
+    code, out, err = cli("audit", converted[1].folder, *images, *few, "--out", tmp_path / "audit")
+    assert code == 0, err
+    assert 'classes by the prompts paper: "a photo of {}"; a fallback, since the run stores none' in " ".join(
+        out.split()
+    )
+    assert "a fallback, since the run stores none" in (tmp_path / "audit/report/index.html").read_text()
 
 
 def test_a_pair_of_clips_is_compared_and_reported(converted, cli, data_root, tmp_path):

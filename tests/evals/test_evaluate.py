@@ -97,6 +97,28 @@ def test_a_clip_is_evaluated_with_the_prompts_it_was_trained_with(clip, cli, tmp
     assert list(asked.values()) == ["paper", "own", "a"]
 
 
+def test_an_evaluation_names_its_prompts_and_that_they_are_a_fallback_where_the_run_stores_none(
+    clip, cli, tmp_path, data_root
+):
+    own = clip_run(tmp_path / "own", templates=["a small picture of {}"])
+    words = ["--on", "cifar10", "--tasks", "zero-shot", "--images", 20, "--data-root", data_root]
+    fallback = "; a fallback, since the run stores none: --prompts chooses others"
+    named = {
+        (clip.folder,): f'classes by the prompts paper: "a photo of {{}}"{fallback}',
+        (clip.folder, "--prompts", "paper"): 'classes by the prompts paper: "a photo of {}"',
+        (clip.folder, "--prompts", "imagenet80"): 'imagenet80: "a bad photo of a {}." and 79 more',
+        (own.folder,): 'classes by the prompts that the run was trained with: "a small picture of {}"',
+    }
+    for run, sentence in named.items():
+        code, out, err = cli("eval", *run, *words)
+        assert code == 0, err
+        printed = " ".join(out.split())
+        assert sentence in printed
+        assert ("fallback" in printed) == ("fallback" in sentence)
+    _, out, _ = cli("eval", clip.folder, "--on", "cifar10", "--tasks", "probe", *words[4:], "--train-images", 40)
+    assert "prompts" not in out  # a probe uses none
+
+
 def test_ood_and_mmvp_from_their_trees_with_the_mean_of_the_four(clip, cli, tmp_path):
     for name in GROUPS["ood"]:
         TREES[name](tmp_path)

@@ -35,9 +35,7 @@ class Command:
     images: int | None = None  # at most so many test images; None: all
     train_images: int | None = None  # at most so many training images for probes and episodes; None: all
     allow: str = ""  # what may be left out of captioned images, and is counted: missing, empty, broken
-    prompts: str | None = (
-        None  # class prompts of a CLIP: paper, a, digit, imagenet80, a file; None: its own, else paper (a fallback)
-    )
+    prompts: str | None = None  # of a CLIP: paper, a, digit, imagenet80, a file; None: its own, or the fallback paper
     settings: EvalConfig = EvalConfig()
     published: Literal["CC3M", "CC12M"] | None = None  # the B/16 of the paper, trained on it: show its numbers too
     cache: bool = True  # keep features on disk and read them

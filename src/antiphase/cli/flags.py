@@ -86,9 +86,7 @@ class TestImages(DataFlags):
     """Which test images; of the data set that the run was trained on, where --data does not name another."""
 
     images: int | None = None  # at most so many, a class-balanced subset; None: all
-    prompts: str | None = (
-        None  # class prompts of a CLIP: paper, a, digit, imagenet80, a file; None: its own, else paper (a fallback)
-    )
+    prompts: str | None = None  # of a CLIP: paper, a, digit, imagenet80, a file; None: its own, or the fallback paper
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -93,6 +93,8 @@ def _about(model: Row) -> list[str]:
         sentences.append(
             f"{name} has random weights: its numbers are those of a dry run and say nothing about a trained model."
         )
+    if "classes_by" in model:  # a CLIP, whose numbers depend on them
+        sentences.append(f"{name}: {model['classes_by']}.")
     for row in model["judged"]:
         n = row["either"]["n"]
         if not n:

@@ -9,7 +9,7 @@ from antiphase.console import stdout
 from antiphase.report.numbers import interval_text, value_text
 from antiphase.report.pages.audit import audit_findings
 from antiphase.report.terminal.measure import show_interventions
-from antiphase.report.terminal.tables import show_classes_by, table
+from antiphase.report.terminal.tables import table
 from antiphase.tables import number, short_layer, with_interval
 
 Row = dict[str, Any]
@@ -28,7 +28,6 @@ def show_audit(result: Row) -> None:
             ),
         ],
     )
-    show_classes_by({model["name"]: model["classes_by"] for model in models if "classes_by" in model})
     for model in models:
         for row in model["judged"]:
             if not row["either"]["n"]:
