@@ -29,6 +29,15 @@ def answer(model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     return logits.detach(), grad
 
 
+def assert_the_same(model: nn.Module, x: Tensor) -> None:
+    """Logits and gradients by the fast path and by the model in full."""
+    plain = answer(model, x)
+    with fast_path(model):
+        fast = answer(model, x)
+    for a, b in zip(plain, fast):
+        assert (a - b).abs().max() < 1e-12 * a.abs().max()
+
+
 def a_model(attention: tuple[Softmax | Differential, ...]) -> nn.Module:
     """Random biases too: a fresh model's are zero, and nobody would see them forgotten."""
     config = ViTConfig(patch=4, width=32, heads=4, depth=2, attention=attention)
@@ -44,11 +53,7 @@ def a_model(attention: tuple[Softmax | Differential, ...]) -> nn.Module:
 def test_logits_and_gradients_are_those_of_the_full_computation(kind):
     model = a_model(KINDS[kind])
     x = torch.rand(5, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    plain = answer(model, x)
-    with fast_path(model):
-        fast = answer(model, x)
-    for a, b in zip(plain, fast):
-        assert (a - b).abs().max() < 1e-12 * a.abs().max()
+    assert_the_same(model, x)
 
 
 def test_the_fast_path_saves_most_of_the_products_and_leaves_no_trace():
@@ -123,11 +128,7 @@ def test_whoever_reads_other_tokens_gets_them(reader):
         for p in model.parameters():
             p.data += 0.1 * torch.randn_like(p)
     x = torch.rand(3, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    plain = answer(model, x)
-    with fast_path(model):
-        fast = answer(model, x)
-    for a, b in zip(plain, fast):
-        assert (a - b).abs().max() < 1e-12 * a.abs().max()
+    assert_the_same(model, x)
 
 
 def test_the_lens_looks_at_all_rows_of_a_layer_whose_other_tokens_are_read():
