@@ -231,8 +231,7 @@ def test_where_saved_images_lie_is_printed_and_that_none_was_saved(cli, runs, tm
         for place in places:
             assert Path(place).name == pattern
             assert list(Path(place).parent.glob(pattern))
-        cells = json.loads((tmp_path / "out/attacks.json").read_text())["cells"]
-        assert [cell["saved"]["place"] for cell in cells] == [str(Path(place).parent) for place in places]
+        assert json.loads((tmp_path / "out/attacks.json").read_text())["saved_in"] == places
     assert "saved at 0: nothing, since no image was fooled" in cli(*words, "--eps", "0")[1]
     assert "nothing, since other budgets had fooled" in cli(*words, "--eps", "48/255,48.001/255")[1]
     assert "saved" not in cli(*words[:-1], "--eps", "16/255")[1]

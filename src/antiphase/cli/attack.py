@@ -181,8 +181,10 @@ def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
     shared: dict[str, Any] = {name: getattr(command, name) for name in names}
     shared["save"] |= bool(others)  # they are shown the images as they were kept
     answers = attack_answers(run, images, command.attacks(), device=device, **shared)
-    result = {"run": str(folder), "scale": command.scale, "eight_bit": command.eight_bit}
-    result["cells"] = [_with_place(answer.content, folder, command.eight_bit) for answer in answers]
+    result: dict[str, Any] = {"run": str(folder), "scale": command.scale, "eight_bit": command.eight_bit}
+    result["cells"] = [answer.content for answer in answers]
+    if shared["save"]:
+        result["saved_in"] = [_place_of_images(cell, folder, command.eight_bit) for cell in result["cells"]]
     targets = [Run(other, command.source.prompts) for other in others]
     if by_prompts := {str(each.folder): each.classes_by for each in (run, *targets) if each.by_prompts}:
         result["classes_by"] = by_prompts
@@ -199,12 +201,12 @@ def run(command: Command, images: ImageSet | None = None) -> dict[str, Any]:
     return result
 
 
-def _with_place(cell: dict[str, Any], run: Path, eight_bit: bool) -> dict[str, Any]:
-    """A stored answer with where its adversarial images lie, if any were kept."""
-    if not cell.get("saved", {}).get("images"):
-        return cell
+def _place_of_images(cell: dict[str, Any], run: Path, eight_bit: bool) -> str | None:
+    """The files in which the adversarial images of an answer were kept; None if there was none to keep."""
+    if not cell["saved"]["images"]:
+        return None
     folder = run / AttackQuestion.folder / cell["saved"]["folder"]
-    return cell | {"saved": {**cell["saved"], "place": str(folder / "png" if eight_bit else folder)}}
+    return str(folder / "png" / "*.png" if eight_bit else folder / "*.safetensors")
 
 
 def show(result: dict[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from antiphase.console import stdout
@@ -45,23 +44,17 @@ def show_attacks(result: Row) -> None:
 
 def _show_saved(result: Row) -> None:
     """Where the adversarial images lie; under `fast` and `bisect` a budget has those that no other budget had fooled."""
-    for cell in result["cells"]:
-        if "saved" not in cell:
-            continue
+    for cell, place in zip(result["cells"], result.get("saved_in", [])):
         at = "" if cell["eps"] is None else f" at {eps_of(cell)}"
-        count, form = cell["saved"]["images"], "PNG files" if result.get("eight_bit") else "float32 tensors"
-        if not count:
+        if place is None:
             earlier = any(any(changed) for changed in cell["images"]["changed_in_run"])
             why = "other budgets had fooled every image that is fooled" if earlier else "no image was fooled"
             stdout.print(f"saved{at}: nothing, since {why}", markup=False)
         else:
-            files = Path(cell["saved"]["place"]) / ("*.png" if form == "PNG files" else "*.safetensors")
-            stdout.print(
-                f"saved{at}: {count} adversarial image{'s' * (count > 1)} as {form} in {files}",
-                markup=False,
-                soft_wrap=True,
-            )
-    if len(result["cells"]) > 1 and "saved" in result["cells"][0] and result["cells"][0]["protocol"] != "paper":
+            count, form = cell["saved"]["images"], "PNG files" if place.endswith(".png") else "float32 tensors"
+            images = f"{count} adversarial image{'s' * (count > 1)}"
+            stdout.print(f"saved{at}: {images} as {form} in {place}", markup=False, soft_wrap=True)
+    if len(result.get("saved_in", [])) > 1 and result["cells"][0]["protocol"] != "paper":
         stdout.print("(an image is saved at the first budget that was found to fool it)", markup=False)
 
 
