@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import antiphase
-from antiphase.api import _fields
+from antiphase.cli.flags import fields_of
 
 COMMANDS = {"attack_run": "attack", "evaluate": "eval"}  # functions that are called otherwise than their command
 HEAD = """# The Python interface
@@ -61,7 +61,7 @@ def _signature(name: str, value: Any) -> str:
 def _keywords(name: str) -> str:
     """The flags of the command, as the function takes them."""
     module = import_module(f"antiphase.cli.{COMMANDS.get(name, name)}")
-    known = dict(_fields(module.Command.defaults("smoke")))
+    known = dict(fields_of(module.Command.defaults("smoke")))
     own = {"run", "runs", "folders", "pair", "base", "out", "on", "action", "names", "images", "json"}
     return ", ".join(f"`{flag}`" for flag in known if flag not in own)
 

@@ -77,7 +77,8 @@ def test_processes_that_are_measured_together_begin_when_all_are_ready(count, th
     monkeypatch.setenv("OMP_NUM_THREADS", "5")  # of the benchmark itself: none of theirs
     monkeypatch.setattr(start_lines, "STEPS", WAITS)
     with ExitStack() as stack:
-        team = start_lines._team(stack, str(tmp_path), 64, count, processes=2)
+        own = {} if count is None else {"OMP_NUM_THREADS": str(count)}
+        team = start_lines._team(stack, (str(tmp_path), 64, 64, 1), own, processes=2)
         assert [start_lines._step(team) for _ in range(2)] == [threads, threads]
     times = [tuple(map(float, file.read_text().split())) for file in tmp_path.iterdir()]
     assert len(times) == 4

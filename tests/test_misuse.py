@@ -308,7 +308,7 @@ REFUSED = {
     "ids of different lengths": (lambda: ap.attack(MODEL, X, Y, LINF, ids=[[1], [2, 3]]), "4 whole numbers"),
     "eight bits in words": (lambda: ap.attack(MODEL, X, Y, LINF, eight_bit="no"), "eight_bit='no' must be true"),
     "a journal that is a number": (lambda: ap.attack(MODEL, X, Y, LINF, journal=3), "journal=3 must be a path"),
-    "no label for the progress bar": (lambda: ap.attack(MODEL, X, Y, LINF, label=None), "label=None must be a text"),
+    "a number as the label of progress": (lambda: ap.attack(MODEL, X, Y, LINF, label=3), "label=3 must be a text"),
     "a second threat model": (
         lambda: ap.attack(MODEL, X, Y, LINF, within=ap.Linf(0.1)),
         "within=Linf 25.5/255 is for an attack of your own: PGD",
