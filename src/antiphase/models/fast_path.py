@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch.nn.functional as F
 from timm.layers import PatchEmbed
@@ -44,6 +45,9 @@ def fast_path(model: nn.Module, image: Tensor | None = None) -> Iterator[None]:
         yield
 
 
+_UNDER_WAY: WeakKeyDictionary[Any, list[bool]] = WeakKeyDictionary()  # whether a ViT is being called: one list for each
+
+
 def read_at_class_token(model: nn.Module) -> dict[nn.Module, Any]:
     """The attention layers of plain timm ViTs, each with its ViT, of whose output nothing but the class token is read while the
     ViT itself is called (`announced`): the last ones."""
@@ -53,17 +57,17 @@ def read_at_class_token(model: nn.Module) -> dict[nn.Module, Any]:
 
 def announced(vit: Any) -> tuple[Callable[..., Any], list[bool]]:
     """A forward for a ViT that computes what its own does, and a list whose only entry is True meanwhile."""
-    under_way = [False]
-    own = vit.forward
+    under_way = _UNDER_WAY.setdefault(vit, [False])
+    return partial(_announce, vit, vars(vit).get("forward"), under_way), under_way
 
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        under_way[0] = True
-        try:
-            return own(*args, **kwargs)
-        finally:
-            under_way[0] = False
 
-    return forward, under_way
+def _announce(vit: Any, replaced: Callable[..., Any] | None, under_way: list[bool], *args: Any, **kwargs: Any) -> Any:
+    """Nothing of it is made anew for each call of `announced`: torch.compile would take that for another model."""
+    under_way[0] = True
+    try:
+        return type(vit).forward(vit, *args, **kwargs) if replaced is None else replaced(*args, **kwargs)
+    finally:
+        under_way[0] = False
 
 
 def _reads_class_token_only(vit: Any) -> bool:
